@@ -1,4 +1,4 @@
-"""How many answers of people each learner from triplets foresees, at its defaults, beside the plain distance.
+"""How many answers of people each learner from triplets predicts, at its defaults, beside the plain distance.
 
     python benchmarks/answers.py                      # both data sets, about ten minutes
     python benchmarks/answers.py men --seeds 3 --learners LMNN OASIS
@@ -70,7 +70,7 @@ def split(answers, n_items, share, n, rng):
     return same[:n], unseen[:MOST_TESTS], same[n:][:MOST_TESTS]
 
 
-def share_foreseen(metric, X, answers):
+def share_predicted(metric, X, answers):
     margins = metric.margins(mahala.Triplets(X, *answers.T))
     return float(np.mean(np.where(margins == 0.0, 0.5, margins > 0.0)))
 
@@ -86,8 +86,8 @@ def measure(name, make, data, seeds):
         seconds.append(time.process_time() - start)
         kind = type(metric)
         plain = kind.euclidean(X.shape[1]) if kind is mahala.MahalanobisMetric else kind(np.eye(X.shape[1]))
-        rows.append([share_foreseen(metric, X, test) for test in tests])
-        gains.append(np.subtract(rows[-1], [share_foreseen(plain, X, test) for test in tests]))
+        rows.append([share_predicted(metric, X, test) for test in tests])
+        gains.append(np.subtract(rows[-1], [share_predicted(plain, X, test) for test in tests]))
     (unseen, same), gains = np.mean(rows, axis=0), np.array(gains)
     values = f"{unseen:.3f} {gains[:, 0].mean():+.3f} {gains[:, 0].min():+.3f}   "
     values += f"{same:.3f} {gains[:, 1].mean():+.3f} {gains[:, 1].min():+.3f}"

@@ -5,7 +5,7 @@
     python benchmarks/teacher.py time
 
 People answered nearly all questions about 45 shoes (zappos), and rated pairs of 751 words (men), whose ratings answer
-questions; other questions are skipped. The columns are shares of answers that are foreseen: "unseen" about items that
+questions; other questions are skipped. The columns are shares of answers that are predicted: "unseen" about items that
 were never asked about, a third of all, "same" about the other items, without the questions that were asked. The data
 are in the folder that the environment variable MAHALA_DATA names: zappos45.npz and men_emb.npz. Their rows are scaled
 to length 1. "served" are the shares for the ranking of `mahala serve`, which maps queries alone: by the inner product
@@ -45,7 +45,7 @@ def words():
     return data["X"].astype(float), np.concatenate(answers)
 
 
-def foreseen(rows, answers):
+def predicted(rows, answers):
     query, near, far = (rows[column] for column in answers.T)
     margins = np.square(query - far).sum(axis=1) - np.square(query - near).sum(axis=1)
     return share(margins)
@@ -78,7 +78,7 @@ def rounds(X, answers, seed, chosen):
             served = [
                 share(np.einsum("ij,ij->i", (X @ metric.matrix)[q], X[a] - X[b])) for q, a, b in (unseen.T, rest.T)
             ]
-            results.append((foreseen(rows, unseen), foreseen(rows, rest), *served))
+            results.append((predicted(rows, unseen), predicted(rows, rest), *served))
         question = teacher.ask() if chosen else next(questions)
         while (key := (question[0], *sorted(question[1:]))) not in nearer:
             teacher.skip(*question)

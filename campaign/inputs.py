@@ -34,7 +34,7 @@ from papers.pola2004.filters.perceptron import Perceptron
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector
 
-AMOUNT, SHORT = 420_000, 50  # of 2.4 calls on average
+AMOUNT, SHORT = 420_000, 16  # of 2.4 calls on average
 CPU_SECONDS = 20.0
 
 # What keeps a call short.

@@ -105,6 +105,12 @@ def as_published():
         yield
 
 
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """Gradient boosting, which is only context beside a comparison, ends after three rounds."""
+    monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
+
+
 @pytest.fixture(scope="module")
 def browser():
     """A browser that opens pages; the tests that need it are skipped where there is none."""

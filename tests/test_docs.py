@@ -184,9 +184,9 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
         if picture is not None:  # the front page shows what the first example has learned
             assert len(gallery.draw(name_of(page), namespace)) > 1000
             picture = None
-    assert {found["name"] for found in PICTURE.finditer(text_of(page))} <= {file.name for file in tmp_path.iterdir()}
     if missing := sorted({name for block in FENCE.finditer(text_of(page)) for name in missing_for(block)}):
         pytest.skip(f"all ran but the blocks that require {', '.join(missing)}")
+    assert {found["name"] for found in PICTURE.finditer(text_of(page))} <= {file.name for file in tmp_path.iterdir()}
 
 
 def test_blocks_that_require_what_is_not_here_are_left_out(monkeypatch):
@@ -246,7 +246,10 @@ def test_formulas_are_typeset(page, monkeypatch):
 
 
 def test_every_learner_has_a_page():
+    """Sections of these pages are in one order; some pages have more of them."""
     from contract.learners import LEARNERS
+
+    order = ["Example", "When to use it", "How it works", "Parameters and attributes", "Paper"]
 
     kinds = {kind.__name__ for kind in LEARNERS}
     assert {page.stem for page in (DOCS / "learners").glob("*.md")} - {"index"} == kinds
@@ -254,6 +257,8 @@ def test_every_learner_has_a_page():
     for name in kinds:
         assert f"[{name}]({name}.md)" in table
         assert f"(learners/{name}.md)" in gallery
+        headings = re.findall(r"^## (.*)$", text_of(DOCS / "learners" / f"{name}.md"), re.MULTILINE)
+        assert [heading for heading in headings if heading in order] == order
 
 
 @pytest.mark.parametrize("name", ["RCA", "OASIS"])  # a distance and a similarity

@@ -120,9 +120,9 @@ def _learn(kind: Any, X: Any, y: Any) -> None:
                 for storage in ("dense", "sparse"):
                     if storage == "sparse" and kind is mahala.AROMA and "covariance" not in setting:
                         continue  # full covariances are dense
-                    own = _new(kind, **setting, storage=storage, average=average)
-                    _stream(own, triplets)
-                    own.partial_fit(Triplets.from_labels(sp.csr_array(X), y, 50, random_state=0))
+                    learner = _new(kind, **setting, storage=storage, average=average)
+                    _stream(learner, triplets)
+                    learner.partial_fit(Triplets.from_labels(sp.csr_array(X), y, 50, random_state=0))
                     wide = _new(kind, **setting, storage=storage, average=average)
                     wide.fit(Triplets.from_labels(_wide(X), y, 20, random_state=0)).score(_wide(X), y)
             if setting == {} and kind in (mahala.OASIS, mahala.OGD):
@@ -135,9 +135,9 @@ def _new(kind: Any, **params: Any) -> Any:
     It does not shrink M, since a handful of triplets would be warned of.
     """
     learner = kind(**params)
-    known = learner.get_params(deep=False)
+    names = learner.get_params(deep=False)
     settings = {"random_state": 0} | ({"shrinkage": 0.0} if kind._learns_from is Triplets else {})
-    return learner.set_params(**{name: value for name, value in settings.items() if name in known})
+    return learner.set_params(**{name: value for name, value in settings.items() if name in names})
 
 
 def _wide(X: Any) -> Any:

@@ -275,3 +275,13 @@ def test_later_rows_change_the_rank_of_the_covariance():
     learner = LogisticMetric(lam=0.1, n_components=2, warm_start=True).fit(Triplets(X, a, b, c))
     with pytest.raises(ValueError, match="n_components must be 2, as in the last fit, got 3"):
         learner.set_params(n_components=3).fit(Triplets(X, a, b, c))
+
+
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_units_of_features_do_not_matter_beside_the_covariance(n_components):
+    rng = np.random.default_rng(0)
+    X, units = rng.normal(size=(30, 4)), np.array([1.0, 3.0, 0.2, 10.0])
+    a, b, c = rng.integers(30, size=(3, 60))
+    learner = LogisticMetric("covariance", lam=0.03, n_components=n_components)
+    M, other = (learner.fit(Triplets(rows, a, b, c)).metric_.matrix for rows in (X, X * units))
+    np.testing.assert_allclose(other * np.outer(units, units), M, atol=1e-8 * np.abs(M).max())

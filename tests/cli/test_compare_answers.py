@@ -44,7 +44,7 @@ def test_learners_are_compared_by_answers(trees):
     assert metric.matrix.diagonal().argmax() == 0
     assert metric.origin["verdict"] == "shown to help"
     page = (trees / "out" / "report.html").read_text(encoding="utf-8")
-    assert "Answers foreseen" in page
+    assert "Answers predicted" in page
     assert "The gain of each item" in page
     again = mahala(*files, "--output", trees / "out", "--force", "--no-report", "--json")
     facts = json.loads(again.stdout)

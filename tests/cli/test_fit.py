@@ -251,7 +251,7 @@ def test_the_first_index_of_svmlight_files_is_said_and_not_guessed(tmp_path):
 @pytest.mark.filterwarnings("ignore")  # of Dask, where the machine is slow
 def test_a_folder_of_parquet_files_by_dask(tmp_path, labelled):
     pandas = pytest.importorskip("pandas")
-    pytest.importorskip("distributed", reason="needs Dask: pip install 'mahala[dask]'")
+    dask = pytest.importorskip("dask", reason="needs Dask: pip install 'mahala[dask]'")
     pytest.importorskip("pyarrow")
     X, y = labelled
     frame = pandas.DataFrame(X, columns=list("abcde")).assign(kind=y)
@@ -260,7 +260,8 @@ def test_a_folder_of_parquet_files_by_dask(tmp_path, labelled):
     out = tmp_path / "m.safetensors"
     parts = sorted(tmp_path.glob("*.parquet"))
     options = ("--label", "kind", "--learner", "rca", "--output", out, "--json")
-    result = run(*parts, "--scheduler", "local", *options)
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):  # that of processes.py
+        result = run(*parts, "--scheduler", "local", *options)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["rows"] == 90
     scaled = X / X.std(axis=0)
@@ -288,7 +289,7 @@ def test_target_values_are_learned_from_as_they_are(tmp_path):
     assert result.exit_code == 0, result.output
     assert "R² of kernel regression" in result.stdout
     assert "classes" not in result.stdout
-    options = ("--label", "price", "--learners", "mlkr", "--output", tmp_path)
+    options = ("--label", "price", "--learners", "mlkr", "--output", tmp_path, "--folds", 2, "--repeats", 1)
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "flats.csv"), *map(str, options)])
     assert result.exit_code == 0, result.output
     assert "1 - R²" in result.stdout

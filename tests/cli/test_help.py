@@ -23,6 +23,7 @@ import mahala
 from mahala import BilinearMetric
 from mahala.cli.main import app
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
 COMMANDS = get_command(app).commands
 EXAMPLES = [
     pytest.param(example, id=example)
@@ -125,8 +126,6 @@ def test_example_runs_as_printed(example, folder):
         with COMMANDS["serve"].commands["start"].make_context("start", words[2:]) as context:
             assert context.params["demo"] or context.params["items"]
         return
-    if words[1:2] == ["simulate"] and "--impressions" not in words:
-        words += ["--impressions", "50"]
     with joblib.parallel_config(backend="threading"):  # tests of `compare` start processes
         result = CliRunner().invoke(app, words[1:], input=given)
     assert result.exit_code == 0, result.output

@@ -69,14 +69,15 @@ def test_ties_and_duplicates(values, k, sparse, data):
     X = np.array(values, dtype=float)[:, None]
     rows = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1, max_size=4))
     items = sp.csr_array(X) if sparse else X
-    for found in _find(mahala.MahalanobisMetric(np.eye(1)), items[rows], rows, items, np.array(values), k, True):
-        distances = np.abs(X[:, 0] - X[found.query, 0])
-        others = [i for i in np.argsort(distances, kind="stable") if i != found.query]
-        assert len(found.rows) == min(k, len(others))
-        assert found.query not in found.rows
-        assert found.scores == sorted(found.scores)
-        assert found.scores == distances[others][: len(found.rows)].tolist()
-        assert found.labels == [values[i] for i in found.rows]
+    metric = mahala.MahalanobisMetric(np.eye(1))
+    for query, near, labels, scores in _find(metric, items[rows], rows, items, np.array(values), k, True):
+        distances = np.abs(X[:, 0] - X[query, 0])
+        others = [i for i in np.argsort(distances, kind="stable") if i != query]
+        assert len(near) == min(k, len(others))
+        assert query not in near
+        assert scores == sorted(scores)
+        assert scores == distances[others][: len(near)].tolist()
+        assert labels == [values[i] for i in near]
 
 
 def test_table_and_csv(files):

@@ -20,6 +20,7 @@ from processes import COMMAND, Program
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'mahala[serve]'")
 
+from mahala.serve.searches import feedback_entry
 from mahala.serve.service import Service
 
 
@@ -175,7 +176,7 @@ def test_keys_and_transfer(tmp_path, monkeypatch):
     with Service("mahala-data/mahala.db", learn=False) as service:
         service.create("c", width=2)
         service.put_items("c", [{"id": "a", "vector": [1, 0]}, {"id": "b", "vector": [0, 1]}])
-        entry = service.entry("c", "impression", service.resolve("c", {"item": "a"}), ["a", "b"], [0.0, 1.0])
+        entry = feedback_entry(service, "c", "impression", service.resolve("c", {"item": "a"}), ["a", "b"], [0.0, 1.0])
         asyncio.run(service.append("c", [entry]))
     assert "1 entries" in mahala_serve("export", "c", "folder")
     assert "1 entries" in mahala_serve("import", "copy", "folder")

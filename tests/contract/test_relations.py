@@ -57,8 +57,12 @@ def learned(learner, X, y=Y):
 def rotates(learner):
     params = learner.get_params()
     by_feature = params.get("diagonal") or params.get("covariance") == "diagonal" or params.get("shrinkage") == "auto"
-    # The map of few components that LogisticMetric finds depends on its start.
-    several = type(learner).__name__ == "LogisticMetric" and params["n_components"] is not None
+    # Of directions of equal variance, LogisticMetric prefers those of the standardised features.
+    several = (
+        type(learner).__name__ == "LogisticMetric"
+        and params["n_components"] is not None
+        and params["prior"] == "covariance"
+    )
     return not (by_feature or several or type(learner).__name__ in BY_FEATURE)
 
 

@@ -273,7 +273,7 @@ def test_long_fields(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("a, text\n1, " + "x" * 200_000 + "\n2, y\n")
     assert read_table(path, drop=["text"]).X.tolist() == [[1], [2]]
-    monkeypatch.setattr("mahala.data.frames._LONGEST_FIELD", 0)
+    monkeypatch.setattr("mahala.data.columns.frames._LONGEST_FIELD", 0)
     before = csv.field_size_limit(1000)
     try:
         with pytest.raises(

@@ -145,7 +145,7 @@ def test_neighbours_and_edges_are_their_definitions(engine, case, k, seed):
     weights = rng.normal(size=10)
     v = X[left] - X[right]
     scatter = (weights[:, None] * v).T @ v
-    vector = own.edge_graph(X, left, right).leading(weights)
+    vector = own.edge_graph(X, left, right)(weights)
     assert np.linalg.norm(vector) == pytest.approx(1.0)
     size = 1.0 + float(np.abs(scatter).max())
     assert vector @ scatter @ vector == pytest.approx(np.linalg.eigvalsh(scatter)[-1], abs=1e-9 * size)

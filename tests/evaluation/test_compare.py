@@ -23,6 +23,7 @@ from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.judge import judge, mean_interval, paired_test
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
 PANEL = {"LDA": LDA(), "RCA": RCA()}
 compare = partial(compare_with_baselines, baselines=False, repeats=2)
 

@@ -125,7 +125,7 @@ def test_ratings_at_random_teach_nothing():
     assert 5 < board.same_verdict.n <= 25  # each rating is tested once
 
 
-def test_directions_are_compared_where_the_cosine_foresees_more():
+def test_directions_are_compared_where_the_cosine_predicts_more():
     """People look at directions, whatever the length of a row."""
     rng = np.random.default_rng(0)
     unit = rng.normal(size=(40, 3))
@@ -186,8 +186,8 @@ def test_agreement_is_that_of_all_pairs_of_answers(seed, named, kind):
         assert agreement == pytest.approx(np.mean([question(i)[1] == question(j)[1] for i, j in others]))
 
 
-def test_a_metric_can_foresee_more_than_two_people_agree():
-    """Nine of ten people give the usual answer: that is foreseen in 0.9 of the cases, but two agree in 0.82."""
+def test_a_metric_can_predict_more_than_two_people_agree():
+    """Nine of ten people give the usual answer: that is predicted in 0.9 of the cases, but two agree in 0.82."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     a, b, c = (np.repeat(column, 10) for column in rng.permuted(np.tile(np.arange(40), (40, 1)), axis=1)[:, :3].T)

@@ -24,15 +24,15 @@ def houses(n=120, seed=0):
 @pytest.mark.parametrize("scaling", ["none", "standard"])
 def test_errors_are_those_of_a_plain_loop(scaling):
     X, y = houses()
-    board = compare(X, y, {"LDA": LDA()}, folds=4, repeats=2, n_neighbors=5, scaling=scaling, baselines=False)
+    board = compare(X, y, {"LDA": LDA()}, folds=2, repeats=2, n_neighbors=5, scaling=scaling, baselines=False)
     predicted, losses = {}, {}
-    for part, (train, test) in enumerate(RepeatedKFold(n_splits=4, n_repeats=2, random_state=0).split(X)):
+    for part, (train, test) in enumerate(RepeatedKFold(n_splits=2, n_repeats=2, random_state=0).split(X)):
         for name in ("Euclidean", "Euclidean, scaled"):
             scales = X[train].std(axis=0) if name == "Euclidean, scaled" else np.ones(5)
             for k in (1, 5, 25):
                 model = KNeighborsRegressor(k, algorithm="kd_tree").fit(X[train] / scales, y[train])
                 found = model.predict(X[test] / scales)
-                predicted.setdefault((name, k), np.empty((2, 120)))[part // 4, test] = found
+                predicted.setdefault((name, k), np.empty((2, 120)))[part // 2, test] = found
                 losses.setdefault((name, k), []).append(np.mean((found - y[test]) ** 2) / y.var())
     plain = [entry for entry in board.entries if not entry.learned]
     assert len(plain) == (1 if scaling == "none" else 2)
@@ -61,6 +61,7 @@ def test_learning_helps_where_one_feature_matters():
     assert noise.cautions == ()
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_the_panel_of_numbers_runs_with_its_baselines():
     X, y = houses(60)
     board = compare(X, y, folds=2, repeats=1)

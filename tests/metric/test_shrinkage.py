@@ -42,7 +42,7 @@ def plain_of(metric):
     return MahalanobisMetric.euclidean(d) if isinstance(metric, MahalanobisMetric) else BilinearMetric(np.eye(d))
 
 
-def share_foreseen(metric, X, rows):
+def share_predicted(metric, X, rows):
     return float(np.mean(metric.margins(Triplets(X, *rows.T)) > 0.0))
 
 
@@ -56,11 +56,11 @@ def test_made_up_answers_that_a_learner_spoils(learner):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = clone(learner).fit(triplets)
-    right = share_foreseen(plain_of(whole.metric_), X, test)
+    right = share_predicted(plain_of(whole.metric_), X, test)
     assert whole.shrinkage_ == 0.0
     assert fitted.shrinkage_ in CANDIDATES
-    assert share_foreseen(whole.metric_, X, test) < right - 0.04
-    assert share_foreseen(fitted.metric_, X, test) > right - 0.02
+    assert share_predicted(whole.metric_, X, test) < right - 0.04
+    assert share_predicted(fitted.metric_, X, test) > right - 0.02
 
 
 def test_held_out_answers_are_those_of_a_plain_loop():
@@ -69,7 +69,7 @@ def test_held_out_answers_are_those_of_a_plain_loop():
     learner = mahala.LMNN(max_iter=5, shrinkage=0)
     fit = lambda part: clone(learner).fit(part).metric_  # noqa: E731
     items = item_numbers(triplets)
-    foreseen, anchors = hold_out(triplets, items, MahalanobisMetric.euclidean(d), fit, seed=3)
+    predicted, anchors = hold_out(triplets, items, MahalanobisMetric.euclidean(d), fit, seed=3)
 
     fold_of_item = np.random.default_rng(3).permutation(30) % FOLDS
     numbers = [np.unique(rows).tolist().index(row) for row in range(30)]
@@ -90,7 +90,7 @@ def test_held_out_answers_are_those_of_a_plain_loop():
                 mixed = [(1 - share) * M + share * c * np.eye(d) for share in (*CANDIDATES, 0.0)]
                 expected.append([float(margin(answer, each) > 0) for each in mixed])
                 seen.append(numbers[answer[0]])
-    np.testing.assert_array_equal(foreseen, expected)
+    np.testing.assert_array_equal(predicted, expected)
     np.testing.assert_array_equal(anchors, seen)
 
 
@@ -150,7 +150,7 @@ def test_warning():
     """It says what held-out answers show, at the line of the caller, and nothing where learning is shown to help."""
     X, rows = answers(40, 30, 300, seed=5, noise=0.3)
     pattern = (
-        r"OASIS: 300 triplets over 40 items cannot determine a 30 × 30 matrix\. .* the plain metric foresees 0\.\d+"
+        r"OASIS: 300 triplets over 40 items cannot determine a 30 × 30 matrix\. .* the plain metric predicts 0\.\d+"
     )
     with pytest.warns(UserWarning, match=pattern) as caught:
         mahala.OASIS(random_state=0).fit(Triplets(X, *rows.T))
@@ -189,6 +189,6 @@ def test_words_that_were_not_learned_from():
     with pytest.warns(UserWarning, match="cannot determine a 256 × 256 matrix"):
         metric = mahala.LMNN(max_iter=10, random_state=0).fit(triplets).metric_
     whole = mahala.LMNN(max_iter=10, random_state=0, shrinkage=0).fit(triplets).metric_
-    right = share_foreseen(plain_of(metric), data["X"], new)
-    assert share_foreseen(whole, data["X"], new) < right - 0.05
-    assert share_foreseen(metric, data["X"], new) > right - 0.02
+    right = share_predicted(plain_of(metric), data["X"], new)
+    assert share_predicted(whole, data["X"], new) < right - 0.05
+    assert share_predicted(metric, data["X"], new) > right - 0.02

@@ -94,12 +94,12 @@ def test_a_round_is_the_mean_of_learners_that_start_alike(learner):
     found = clone(learner).parallel_fit(PARTS, rounds=1)
     start = clone(learner)
     comparisons, _ = start._comparisons(*PARTS[0], reset=True, at_most=True)
-    start._begin(comparisons, known=False)
+    start._begin(comparisons, complete=False)
     thresholds, matrices, n_steps = [], [], 0
     for i, part in enumerate(PARTS):
         other = clone(learner)
         other._comparisons(*PARTS[0], reset=True, at_most=True)
-        other._begin(comparisons, known=False)
+        other._begin(comparisons, complete=False)
         other._rng = np.random.default_rng([other._seed, 0, i])
         other.partial_fit(*part)
         n_steps += other.n_steps_

@@ -109,24 +109,22 @@ def test_the_page_is_whole_and_nothing_flows_over(browser, path, width, scheme):
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_charts", "width"),
+    ("kind", "n_charts", "widths"),
     [
-        ("one feature", 9, 420),
-        ("no learner", 4, 420),
-        ("60 classes", 9, 420),
-        ("60 classes", 9, 1400),
-        ("301 classes", 7, 420),
-        ("adapter", 1, 420),
-        ("adapter", 1, 1400),
+        ("one feature", 9, [420]),
+        ("no learner", 4, [420]),
+        ("60 classes", 9, [420, 1400]),
+        ("301 classes", 7, [420]),
+        ("adapter", 1, [420, 1400]),
     ],
 )
-def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, width):
+def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, widths):
     rng = np.random.default_rng(0)
     if kind == "adapter":
         text = adaptation(fitted([0.9, 0.3, 0.5, 0.6]), list("abcde"), title="t", commands=["a"], measured={})
     elif kind == "301 classes":
-        y = np.repeat(np.arange(301), 4)
-        text = make(y[:, None] + rng.normal(size=(1204, 2)), y.astype(str), learners={"RCA": RCA()}, folds=2)[1]
+        y = np.repeat(np.arange(301), 2)
+        text = make(y[:, None] + rng.normal(size=(602, 2)), y.astype(str), learners={"RCA": RCA()}, folds=2)[1]
     elif kind == "60 classes":
         names = np.array([f"a long name, as in a column of text, {code}" for code in range(60)])
         text = make(rng.normal(size=(180, 50)), names[np.arange(180) % 60], learners={"RCA": RCA()})[1]
@@ -134,9 +132,10 @@ def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, width):
         text = make(*table(2, 1), learners={"learner": Broken() if kind == "no learner" else RCA()}, folds=2)[1]
     file = tmp_path / "odd.html"
     file.write_text(text, encoding="utf-8")
-    with opened(browser, file, width, n_charts=n_charts) as page:
-        assert page.locator(".plot > svg").count() == n_charts
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for width in widths:
+        with opened(browser, file, width, n_charts=n_charts) as page:
+            assert page.locator(".plot > svg").count() == n_charts
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_page_that_asks_for_more_would_be_noticed(browser, path, tmp_path):

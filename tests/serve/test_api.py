@@ -306,6 +306,7 @@ def test_roles(service, monkeypatch):
         assert [status(path, body, token, method) for path, body, method in rows] == expected[role]
     for wrong in (None, "x", "mahala_00000000_x", tokens["admin"] + "x", "mahala_%_%"):
         assert {status(path, body, wrong, method) for path, body, method in rows} == {401}
+    assert {status(path, {"no": "body"}, None, method) for path, _, method in rows} == {401}  # before it is parsed
     assert http.get("/health").status_code == 200
     assert http.get("/metrics").status_code == 401
     assert keys.revoke(tokens["read"].split("_")[1])

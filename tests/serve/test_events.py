@@ -51,6 +51,17 @@ def test_searches_are_recorded_in_the_background(service, client):
     assert list(recorded(service.store, *ids)) == ids[1:]
 
 
+def test_forgetting_a_user_leaves_nothing_behind(service, client):
+    """Neither a search that waits to be written, nor a click on the results of another user's search."""
+    found = client.search(item="i3", k=4, user="u")
+    client.event(found.search_id, found.ids[0], user="u")
+    client.event(found.search_id, found.ids[1], user="v")
+    waiting = client.search(item="i4", k=4, user="v")
+    assert service.forget_user("c", "v") == 2
+    after = recorded(service.store, found.search_id, waiting.search_id)
+    assert {id: list(search.clicked) for id, search in after.items()} == {found.search_id: found.ids[:1]}
+
+
 def test_a_search_does_not_fail_if_it_cannot_be_recorded(service, client, monkeypatch):
     def gone(*_):
         raise OSError("gone")
@@ -73,6 +84,11 @@ def test_old_searches_and_searches_beyond_a_number_are_deleted(store):
     assert delete_old_searches(store.database, most=3) == 5
     assert sorted(recorded(store, *names)) == names[:3]
     assert delete_old_searches(store.database) == 0
+    with store.database.writing() as connection:
+        aged = [Search(arm, ["i1"], 0, arm=arm, at=now - age) for arm, age in (("plain", 8e6), ("learned", 7e6))]
+        add_searches(connection, "c", [Search("in no arm", ["i1"], 0, at=now - 7e6), *aged])
+    assert delete_old_searches(store.database) == 2  # a search in an experiment is kept for 90 days
+    assert list(recorded(store, "in no arm", "plain", "learned")) == ["learned"]
     store.drop("c")
     assert recorded(store, *names) == {}
 

@@ -223,11 +223,13 @@ def test_impressions_count_by_the_version_that_they_name(store):
     )
     report = report_of(store, rows=[Search("s", ["i0"], 0, arm="plain")])
     assert report["source"] == "searches"
+    store.append("c", [LogEntry("impression", [0, 1], [0.0, 1.0], query=2, user="early", version=0)])  # all were plain
+    store.append("c", [LogEntry("impression", [0, 1], [1.0, 0.0], query=2, user="b", version=1)])
     store.append("c", list(entries))
     report = control_report(store.database, store.collection("c"))
     assert report["source"] == "impressions"
     assert {arm: (one["searches"], one["mrr"]["mean"]) for arm, one in report["arms"].items()} == {
-        "learned": (40, 1.0),
+        "learned": (41, 1.0),
         "plain": (40, 0.5),
     }
 

@@ -9,6 +9,7 @@ import mahala
 from mahala.serve.http.app import create_app
 from mahala.serve.index.served_collection import MOST
 from mahala.serve.learning.learners import DEFAULT, Learners
+from mahala.serve.searches import feedback_entry
 from mahala.serve.service import Service
 from mahala.serve.store import files
 
@@ -73,7 +74,7 @@ def test_batches_retries_and_other_processes(service, client, tmp_path):
     with pytest.raises(mahala.serve.client.ServiceError, match="was used before"):
         client._append("/comparisons", [body[0] | {"similar": False}, body[1]], "k")
     with Service(tmp_path / "mahala.db", learn=False) as other:
-        entry = other.entry("c", "pair", other.resolve("c", {"item": "i0"}), ["i4"], [1.0])
+        entry = feedback_entry(other, "c", "pair", other.resolve("c", {"item": "i0"}), ["i4"], [1.0])
         assert (entry.shown, entry.clicked) == ([4, 2, 3], [1.0, 0.0, 0.0])
 
 
@@ -137,7 +138,7 @@ def test_judged_pairs_make_the_ranking_of_other_queries_better(tmp_path):
             shown = service.served("c").index.search(query.vector, 30, leave_out=row)
             other = shown[int(rng.integers(30))]  # people judge what they are shown
             similar = bool(wanted[row, other.row])
-            entry = service.entry("c", "pair", query, [other.id], [float(similar)], user=f"u{row}")
+            entry = feedback_entry(service, "c", "pair", query, [other.id], [float(similar)], user=f"u{row}")
             learners.learn([entry], lambda rows: X[list(rows)])
     adapter = learners.adapters["adapter"]
 

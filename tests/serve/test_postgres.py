@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from mahala.data.events import Reaction
+from mahala.serve.client import Client
 from mahala.serve.experiment.report import control_report
 from mahala.serve.service import Service
 from mahala.serve.store.appends import KeyReused
@@ -24,6 +25,7 @@ from mahala.serve.store.database import Unavailable
 from mahala.serve.store.events import Events
 from mahala.serve.store.keys import Keys
 from mahala.serve.store.searches import Search, delete_old_searches
+from processes import COMMAND, Program
 
 from .conftest import WIDTH, entries, new_items, wait_for
 
@@ -166,3 +168,17 @@ def test_two_processes_serve_one_learns_and_the_server_goes_and_comes_back(serve
         assert place == last + 1
         wait_for(lambda: one.served("c").status()["learned"] == other.served("c").status()["learned"] == place)
         assert one.search("c", {"item": "i0"}) == other.search("c", {"item": "i0"})
+
+
+def test_several_server_processes_share_a_database(server, store, tmp_path):
+    serve = "serve", "--database", server.address, "--workers", "2", "--port", "0"
+    with Program(COMMAND, *serve, folder=tmp_path) as program:
+        address = program.stdout.readline().strip()
+        with Client(address, "c", timeout=60.0, attempts=5) as client:
+            found = client.search(item="i3", k=3, user="u")
+            assert client.event(found.search_id, found.ids[1]) == 1  # whichever process recorded the search
+            assert len({client.impression(item="i1", shown=["i2", "i3"], clicked=["i3"]) for _ in range(8)}) == 8
+            assert client.wait(9, 60.0)["learned"] == 9  # one process learns for all
+        program.send(signal.SIGTERM)
+        program.stdout.read(), program.stderr.read()
+        assert program.wait() == 0

@@ -10,6 +10,7 @@ import pytest
 
 from mahala.feedback.click_models import click_model
 from mahala.serve.learning.learners import DEFAULT, Learners
+from mahala.serve.searches import feedback_entry
 from mahala.serve.service import POLL, Service, Unknown
 from mahala.serve.store import files
 from mahala.serve.store.rows import LogEntry
@@ -24,7 +25,7 @@ def opened(tmp_path, **options):
 
 
 def teach(service, query="i0", shown=("i1", "i2", "i3"), clicked=(0.0, 0.0, 1.0), n=1, user=None):
-    entry = service.entry("c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
+    entry = feedback_entry(service, "c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
     return asyncio.run(service.append("c", [entry] * n))[-1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,8 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import mahala
-from mahala.support.contexts import COMPILING, one_at_a_time, one_blas_thread, out_of_time, time_limit
+from mahala.support.contexts import COMPILING, interrupts_kept, one_at_a_time, one_blas_thread, out_of_time, time_limit
+from mahala.support.lazily import sklearn_checks
 
 ENDLESS = {
     "ITML": mahala.ITML(max_iter=10**6, tol=0.0, random_state=0),
@@ -92,6 +94,29 @@ for line in sys.stdin:
 """
 
 
+def test_a_context_that_ends_in_another_thread_leaves_the_thread_count_to_the_next_one():
+    """OpenBLAS 0.3.30 ignores the other thread's call."""
+    entered, end = threading.Event(), threading.Event()
+
+    def wait():
+        with one_blas_thread():
+            entered.set()
+            end.wait()
+
+    with threadpool_limits(2, user_api="blas"):
+        before = [library.num_threads for library in ThreadpoolController().lib_controllers]
+        thread = threading.Thread(target=wait)
+        with one_blas_thread():
+            thread.start()
+            entered.wait()
+        end.set()
+        thread.join()
+        with one_blas_thread():
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            assert {library.num_threads for library in libraries} <= {1}
+        assert [library.num_threads for library in ThreadpoolController().lib_controllers] == before
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
 def test_interrupts_leave_no_lock_and_no_thread_count_behind():
     """At any moment, also while a context is entered or left."""
@@ -125,6 +150,38 @@ def test_interrupts_leave_no_lock_and_no_thread_count_behind():
                 counter.count()  # ends what Ctrl-C kept from ending
                 assert [library.num_threads for library in ThreadpoolController().lib_controllers] == before
     assert len(held) == 200
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("learner", [mahala.AdaSORS(n_triplets=5), mahala.NCA(max_iter=1)], ids=repr)
+def test_ctrl_c_in_a_finalizer_is_not_lost(learner, labelled, monkeypatch):
+    """Python drops what a finalizer raises; one ran in the first fit of a process, within scikit-learn's check."""
+
+    class Interrupting:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    check = sklearn_checks.validate_data
+    monkeypatch.setattr(
+        sklearn_checks, "validate_data", lambda *rows, **named: Interrupting() and check(*rows, **named)
+    )
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(*labelled)
+    assert not hasattr(learner, "metric_")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_handler_that_does_not_raise_is_called_in_a_fit():
+    calls = []
+    before = signal.signal(signal.SIGINT, lambda *given: calls.append(given))
+    try:
+        with interrupts_kept():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(calls) == 2
 
 
 def test_a_thread_in_a_tight_loop_does_not_overtake_one_that_waits():

@@ -18,7 +18,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
 from mahala.support.arrays import Arrays, FloatArray, RealArray, check_room
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
+from mahala.support.contexts import all_or_nothing, interrupts_kept, one_at_a_time, one_blas_thread
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
@@ -60,7 +60,7 @@ class BatchLearner(DistanceMixin, Learner):
     def _learn(self, data: Any, run: Run) -> str:
         """Learn from LabelledRows or, if `_learns_from` says so, from comparisons; return the stop reason.
 
-        Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
+        Record each iteration, at least one, by `run.step`; the last model is what is learned.
         """
 
     def _finished(self, data: Any, model: Model) -> Model:
@@ -80,11 +80,13 @@ class BatchLearner(DistanceMixin, Learner):
         self._check_params()
         interrupt = None
         with all_or_nothing(self), one_blas_thread(), engine_for(X):
-            data = self._training_data(X, y, **more)
+            with interrupts_kept():
+                data = self._training_data(X, y, **more)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
                 try:
-                    reason = self._learn(data, run)
+                    with interrupts_kept():
+                        reason = self._learn(data, run)
                 except KeyboardInterrupt as error:
                     if not run.model:
                         raise
@@ -167,15 +169,13 @@ class BatchLearner(DistanceMixin, Learner):
     def calibrate_threshold(
         self, pairs: Any, y: Any = None, *, strategy: Strategy = "accuracy", beta: float = 1.0, min_rate: float = 0.5
     ) -> Self:
-        """Set the threshold that is best for labelled pairs; use pairs that the metric was not learned from.
-
-        `fit` forgets it.
+        """Set the threshold that is best for pairs that the metric was not learned from; the next `fit` removes it.
 
         Parameters
         ----------
         pairs : Pairs of both kinds, or an array of shape (n_pairs, 2, n_features)
         y : +1 / -1 for pairs without labels of their own
-        strategy, beta, min_rate : as for :meth:`mahala.MahalanobisMetric.calibrate_threshold`
+        strategy, beta, min_rate : see :meth:`mahala.MahalanobisMetric.calibrate_threshold`
         """
         self._check_fitted()
         pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
@@ -235,7 +235,6 @@ class BatchLearner(DistanceMixin, Learner):
         model, d = without_prefix("model", arrays), self.n_features_in_
         shapes: dict[str, tuple[int | None, ...]] = {"L": (None, d), "M": (d, d), "w": (d,)}
         form = [key for key in shapes if key in model]
-        shapes["weights"] = (2,)
         if len(form) != 1:
             raise ModelFileError(f"a model should be one of L, M and w, found {sorted(model)}")
         for key, array in model.items():
@@ -243,10 +242,9 @@ class BatchLearner(DistanceMixin, Learner):
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
         for field in self._MORE:
-            field.read(self, header, prefixed("model", model))
+            if not field.optional or field.key in arrays:
+                field.read(self, header, arrays)
         self._set_model(model, header_value(header, "threshold", float, type(None)))
-        if "weights" in model and model["weights"].min() < 0.0:
-            raise ModelFileError("model.weights should not be negative")
         # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
         if form != ["L"] and model[form[0]].flags.writeable and not self.metric_.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
@@ -262,7 +260,7 @@ class WeightedLearner(BatchLearner):
         ----------
         X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features), or Pairs, or an array of pairs
         y : class labels of rows, +1 / -1 for an array of pairs, else None
-        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
+        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times, default=None
         """
         return self._fit(X, y, sample_weight=sample_weight)
 

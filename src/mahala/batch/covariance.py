@@ -21,6 +21,11 @@ class Covariance(BatchLearner):
     ----------
     objective_ : float, the criterion above, with the product of the positive eigenvalues of M as |M|
 
+    References
+    ----------
+    P. C. Mahalanobis: On the generalised distance in statistics. Proceedings of the National Institute of Sciences of
+    India 2, 1936, 49-55.
+
     Examples
     --------
     >>> from mahala.batch import Covariance

@@ -38,26 +38,39 @@ class GML(IterationParams, WeightedLearner):
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, default=0.9
         Weight α of the dissimilar pairs, between 0 and 1.
-    n_components : int or None
+    n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
-    diagonal : bool
+    diagonal : bool, default=False
         Whether to learn feature weights, L = diag(a), instead of a full L.
-    solver : "lbfgs" or "vsgd"
+    solver : "lbfgs" or "vsgd", default="lbfgs"
         "lbfgs" uses all pairs in each iteration and is deterministic. "vsgd" is the paper's: stochastic gradient
         descent with an automatic learning rate for each variable; its iteration is 500 steps of 10 random pairs.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn once from labelled rows; "auto" uses all pairs.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in coordinates in which the scatter of the similar pairs is isotropic, scaled to a mean distance
         of about 1 between dissimilar pairs; a metric is used unchanged.
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=500 and 1e-6; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. Hocke, T. Martinetz: Global metric learning by gradient descent. Artificial Neural Networks and Machine Learning
+    (ICANN), Springer, 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(GML().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.98
     """
 
     _learns_from = Pairs

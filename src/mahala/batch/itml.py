@@ -41,21 +41,21 @@ class ITML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    gamma : float
+    gamma : float, default=1.0
         Weight of changed targets relative to a changed M; large values keep the targets.
-    similar_target, dissimilar_target : float or "auto"
+    similar_target, dissimilar_target : float or "auto", default="auto"
         Upper bound of the squared distances of similar pairs, and lower bound of those of dissimilar pairs. "auto" is
         the 5th or 95th percentile of the pairs' squared distances under the prior.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
-    prior : "identity", "covariance" or MahalanobisMetric
+    prior : "identity", "covariance" or MahalanobisMetric, default="identity"
         M₀: Euclidean distances, the inverse of the rows' covariance (as `RCA` inverts it), or a metric. Directions of
         weight zero in M₀ have weight zero in M.
-    max_iter : int
+    max_iter : int, default=1000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-6
         The fit ends when the objective is at most this share above its minimum, by the duality gap.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous M.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -63,6 +63,18 @@ class ITML(IterationParams, BatchLearner):
     ----------
     similar_target_, dissimilar_target_ : float, the targets ξ₀ that were used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon: Information-theoretic metric learning. Proceedings of the
+    24th International Conference on Machine Learning (ICML), 2007, 209-216.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(ITML(prior="covariance", random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.98
     """
 
     _learns_from = Pairs

@@ -25,15 +25,26 @@ class LDA(WeightedLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number of directions, at most the number of classes less one; None for all of them.
-    shrinkage : None, "auto" or float
+    shrinkage : None, "auto" or float, default=None
         Share s, from 0 to 1, of the shrinkage S_w ← (1 - s) S_w + s (tr S_w / d) I, with features scaled to variance
         one; "auto" is the estimate of Ledoit and Wolf.
 
     Attributes
     ----------
     objective_ : float, minus the criterion that was reached, with S_w after shrinkage
+
+    References
+    ----------
+    R. A. Fisher: The use of multiple measurements in taxonomic problems. Annals of Eugenics 7, 1936, 179-188.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(LDA().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    1.0
     """
 
     n_components: Count | None = None

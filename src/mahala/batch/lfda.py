@@ -29,17 +29,22 @@ class LFDA(BatchLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number of directions; None for all in which rows of a class differ.
-    n_neighbors : int
+    n_neighbors : int, default=7
         The k of the affinities; the number of other rows in a class that has fewer.
-    embedding : "weighted", "orthonormalized" or "plain"
+    embedding : "weighted", "orthonormalized" or "plain", default="weighted"
         Scale of the directions φ, which have φᵀ S_w φ = 1 if they are plain: times the root of φᵀ S_b φ, without
         directions in which that is not positive, or made orthonormal.
 
     Attributes
     ----------
     objective_ : float, minus the criterion that was reached
+
+    References
+    ----------
+    M. Sugiyama: Dimensionality reduction of multimodal labeled data by local Fisher discriminant analysis. Journal of
+    Machine Learning Research 8, 2007, 1027-1061.
 
     Examples
     --------

@@ -40,26 +40,32 @@ class LMNN(IterationParams, TripletLearner):
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=3
         Number of targets of each row.
-    mu : float
+    mu : float, default=0.5
         Weight of the hinges, between 0 and 1; the weight of the targets' distances is 1 - mu.
-    n_components : int or None
+    n_components : int or None, default=None
         Number of rows of L; None for as many as the minimum needs, at most the dimension of the span of the rows. From
         64 dimensions on, that is the number of directions that the first iterations do not shorten to nearly nothing.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, whose scale is then chosen; a metric is used unchanged.
-    shrinkage : "auto" or float
+    shrinkage : "auto" or float, default="auto"
         Share of the Euclidean distance in the metric, for a fit to Triplets; 0 for the paper's minimum. If there are
         fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, unless answers about held-out
         items favour a larger share, and a warning says what they show. Otherwise, with `n_components` and with
         labels, "auto" is 0.
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=1000 and 1e-6; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     shrinkage_ : float, the share of the Euclidean distance in `metric_`, which the objective is without
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    K. Q. Weinberger, L. K. Saul: Distance metric learning for large margin nearest neighbor classification. Journal of
+    Machine Learning Research 10, 2009, 207-244.
 
     Examples
     --------

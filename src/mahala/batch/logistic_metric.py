@@ -7,13 +7,12 @@ import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, dense_rows
 from mahala.batch.logistic.answers import PENALTY, Answers, Fit, fit_map
-from mahala.batch.logistic.minibatches import Settings, fit_in_minibatches
+from mahala.batch.logistic.minibatches import fit_in_minibatches
 from mahala.batch.logistic.penalty import choose_penalty
 from mahala.batch.logistic.prior_space import Coordinates
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import rows_in_shared_classes
-from mahala.batch.whitening import covariances, whiten_varying
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.pairs import draw_pairs
 from mahala.comparisons.quadruplets import are_labels
@@ -21,7 +20,7 @@ from mahala.engine.inputs import check_stored_features
 from mahala.judge import Verdict
 from mahala.learner import LabelledRows, n_axes
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import Arrays, FloatArray, RealArray
+from mahala.support.arrays import Arrays
 from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Where, between
@@ -52,25 +51,27 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    prior : None, "identity", "covariance" or MahalanobisMetric
+    prior : None, "identity", "covariance" or MahalanobisMetric, default=None
         The metric to stay near, which is used where the answers do not help: None or "identity" is the Euclidean
         distance of X, "covariance" the Mahalanobis distance of its rows.
-    lam : "auto" or float
+    lam : "auto" or float, default="auto"
         Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
-        multiple, or the prior, where they show that it foresees more answers about items not learned from.
-    n_components : int or None
-        Number of rows of L; None for all dimensions.
-    noise : float
+        multiple, or the prior, where they show that it predicts more answers about items not learned from.
+    n_components : int or None, default=None
+        Number of rows of L; None for all dimensions. I is then the projection onto the directions of largest variance
+        in the space of the prior. Under prior="covariance" all variances are equal there, and the directions are those
+        of the standardised features: units do not matter, but rotations of the features do.
+    noise : float, default=0.0
         Share of answers that are given at random, below 0.5.
-    n_pairs : "auto" or int
+    n_pairs : "auto" or int, default="auto"
         Number of pairs drawn from class labels; "auto" is 10,000, or all if there are fewer. With `batch_size`, the
         number of pairs or answers seen in all: "auto" is four for each row or given answer, at least a million.
-    batch_size : None, "auto" or int
+    batch_size : None, "auto" or int, default=None
         Number of answers in a minibatch. None minimises over all answers at once. For millions of answers, "auto"
         takes steps on minibatches of 256 to 16,384, whose length needs no tuning: memory is that of the rows, which
         may be of float16, on a GPU, in a memory map or of Dask. `lam` is then 6 / n without folds, `max_iter` the
         number of rounds after which the objective is reported, and `tol` is not used.
-    checkpoint : str or None
+    checkpoint : str or None, default=None
         File for the state of an unfinished fit on minibatches, from which the same call of `fit` resumes. It is written
         every 30 seconds, and removed at the end.
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
@@ -216,8 +217,12 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         if self.batch_size is not None:
-            return self._learn_in_minibatches(data, run, self.batch_size)
-        answers, coordinates = data, self._coordinates(data.X)
+            self._answers: Answers | None = None  # all so far, unless they were seen in minibatches
+            self._multiple: float = 1.0  # of the default penalty
+            self.verdict_: Verdict | None = None
+            reason, self.lam_ = fit_in_minibatches(data, self, run, seed=self._seed, warm=self._warm_model())
+            return reason
+        answers, coordinates = data, Coordinates.of(data.X, self.prior, self.n_components)
         placed = answers._replace(X=coordinates.rows(answers.X))
         width, full = placed.X.shape[1], self.n_components is None
         if not full and self.n_components > width:
@@ -249,55 +254,11 @@ class LogisticMetric(IterationParams, BatchLearner):
             first = Fit(A, threshold) if A.shape == start.shape else None
         most = FEW_ITERATIONS if self._resumes else self.max_iter
         penalty = multiple * default
-        self._answers: Answers | None = answers  # all so far; None if they were seen in minibatches
-        self._multiple: float = multiple  # of the default penalty
-        self.lam_: float = penalty
-        self.verdict_: Verdict | None = verdict
+        self._answers, self._multiple, self.lam_, self.verdict_ = answers, multiple, penalty, verdict
         fit = fit_map(
             placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
         )
         return fit.reason
-
-    def _learn_in_minibatches(self, data: LabelledRows | Answers, run: Run, batch_size: Literal["auto"] | int) -> str:
-        settings = Settings(
-            self.n_components,
-            self.lam,
-            self.noise,
-            self.n_pairs,
-            batch_size,
-            self.max_iter,
-            self.checkpoint,
-            self._seed,
-        )
-        self._answers, self._multiple, self.verdict_ = None, 1.0, None
-        reason, self.lam_ = fit_in_minibatches(data, settings, run, warm=self._warm_model(), prior_map=self._prior_map)
-        return reason
-
-    def _coordinates(self, X: RealArray) -> Coordinates:
-        """Return coordinates in which the prior is the Euclidean distance, and in which rows differ."""
-        if (X[0] == X).all():
-            raise ValueError("X must have rows that differ, but all rows that are compared are equal")
-        coordinates = Coordinates(X.mean(axis=0, dtype=np.float64), self._prior_map(X), None)
-        Z = coordinates.rows(X)
-        n, d = Z.shape
-        if self.prior == "covariance" or (n > d and self.n_components is None):
-            return coordinates
-        # The penalty keeps out what the rows do not span, so nothing is lost.
-        _, lengths, axes = np.linalg.svd(Z.astype(np.float64), full_matrices=False)
-        kept = lengths > max(n, d) * np.finfo(X.dtype).eps * lengths.max(initial=0.0)
-        return coordinates._replace(span=axes[kept].T)
-
-    def _prior_map(self, X: RealArray) -> FloatArray | None:
-        if self.prior is None or self.prior == "identity":
-            return None
-        if isinstance(self.prior, str):
-            scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
-            tol = max(X.shape) * float(np.finfo(X.dtype).eps)
-            return scatter.in_features(whiten_varying(scatter.total, tol)[::-1])  # the largest variance first
-        if self.prior.kernel_map is not None or self.prior.unit_rows or self.prior.n_features_in != X.shape[1]:
-            problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel or unit rows"
-            raise ValueError(f"{problem}, got {self.prior!r}")
-        return self.prior.components if self.prior.scales is None else self.prior.components / self.prior.scales
 
     def _set_model(self, model: Model, threshold: float | None = None) -> None:
         learned = float(model["threshold"][0]) if "threshold" in model else None

@@ -31,24 +31,29 @@ class LSML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    prior : "identity", "covariance" or MahalanobisMetric
+    prior : "identity", "covariance" or MahalanobisMetric, default="identity"
         M₀: Euclidean distances, the inverse of the rows' covariance, or a metric. Directions of weight zero in M₀ have
         weight zero in M.
-    gamma : float
+    gamma : float, default=1.0
         Weight of the comparisons relative to a changed M.
-    n_quadruplets : int or "auto"
+    n_quadruplets : int or "auto", default="auto"
         Number of quadruplets drawn from labelled rows; "auto" is 20 c² for c classes.
-    max_iter : int
+    max_iter : int, default=1000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-6
         The fit ends when the objective is at most this share above its minimum, by the duality gap.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous M.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    E. Y. Liu, Z. Guo, X. Zhang, V. Jojic, W. Wang: Metric learning from relative comparisons by minimizing squared
+    residual. IEEE 12th International Conference on Data Mining (ICDM), 2012, 978-983.
 
     Examples
     --------

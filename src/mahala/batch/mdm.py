@@ -35,9 +35,9 @@ class MDM(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    max_iter : int
+    max_iter : int, default=200
         Maximum number of iterations, each of which solves a linear program.
-    tol : float
+    tol : float, default=1e-5
         The fit ends when t is within this of the optimum, relative to it if it is above 1.
     warm_start, callback, verbose : see :class:`mahala.NCA`
 
@@ -49,6 +49,18 @@ class MDM(IterationParams, BatchLearner):
         The smallest t, at the end and after each iteration: the largest squared distance of a similar pair, if the
         smallest of a dissimilar pair is 1.
     metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. Hocke, T. Martinetz: Feature weighting by maximum distance minimization. Artificial Neural Networks and Machine
+    Learning (ICANN), Springer, 2013, 420-425.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(MDM().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.97
     """
 
     _learns_from = Pairs
@@ -73,10 +85,10 @@ class MDM(IterationParams, BatchLearner):
         before = self._warm_model()
         if before is not None:
             warm = before["w"] * np.where(np.isfinite(source.extent), source.extent, 0.0) ** 2
-            found = source.extremes(warm)
-            if found[1][2][0] > 0.0:  # the previous weights separate these rows, too
+            extremes = source.extremes(warm)
+            if extremes[1][2][0] > 0.0:  # the previous weights separate these rows, too
                 program.add(similar, dissimilar, most, least)
-                u, (similar, dissimilar) = warm, found
+                u, (similar, dissimilar) = warm, extremes
 
         lowest, weights = np.inf, u
         for _ in range(self.max_iter):

@@ -27,15 +27,29 @@ class MLKR(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
-    init : "auto", "identity", "pca", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "random" or MahalanobisMetric, default="auto"
         The first L. "auto" is "identity" if L is square, else "pca".
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=100 and 1e-5; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    K. Q. Weinberger, G. Tesauro: Metric learning for kernel regression. Artificial Intelligence and Statistics
+    (AISTATS), 2007, 612-619.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = np.sin(2.0 * X[:, 0])
+    >>> round(MLKR().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.99
     """
 
     _learns_numbers = True
@@ -114,9 +128,9 @@ def leave_one_out(Z: RealArray, y: RealArray) -> tuple[float, RealArray]:
     norms = np.einsum("ij,ij->i", Z, Z)
     error, pull = 0.0, np.zeros_like(Z)
     for block in row_blocks(len(Z), len(Z)):
-        own = np.arange(len(Z))[block]
+        rows = np.arange(len(Z))[block]
         squared = norms[block, None] + norms - 2.0 * (Z[block] @ Z.T)
-        squared[np.arange(len(own)), own] = np.inf
+        squared[np.arange(len(rows)), rows] = np.inf
         squared -= squared.min(axis=1, keepdims=True)
         p = np.exp(-squared)
         p /= p.sum(axis=1, keepdims=True)

@@ -25,21 +25,34 @@ class MMC(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    diagonal : bool
+    diagonal : bool, default=False
         Whether to learn feature weights, M = diag(w), instead of a full M.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn from labelled rows; "auto" uses all pairs, in n² d multiply-adds per evaluation.
-    regularization : float
+    regularization : float, default=1e-6
         The scatter of the similar pairs is raised in all directions to at least this share of its mean over directions,
         with features scaled to variance one. 0 is the paper's objective.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in coordinates in which the scatter of the similar pairs is isotropic; "auto" is "identity".
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=200 and 1e-7; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    E. P. Xing, A. Y. Ng, M. I. Jordan, S. Russell: Distance metric learning, with application to clustering with
+    side-information. Advances in Neural Information Processing Systems 15 (NIPS), 2002, 505-512.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(MMC().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.85
     """
 
     _learns_from = Pairs

@@ -23,21 +23,21 @@ class NCA(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L. "auto" is "identity" if L is square, else "lda" if there are more than m classes, else "pca".
-    max_iter : int
+    max_iter : int, default=100
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-5
         The fit ends when an iteration lowers the objective by less than this share of it.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` resumes from the model of the previous fit.
-    callback : callable or None
+    callback : callable or None, default=None
         Function of a :class:`mahala.batch.Iteration`, called after each one; a true result ends the fit.
-    verbose : bool
+    verbose : bool, default=False
         Whether to show a progress bar.
-    random_state : int, RandomState, Generator or None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of all random choices.
 
     Attributes
@@ -49,6 +49,11 @@ class NCA(IterationParams, BatchLearner):
     stop_reason_ : str
         "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
         "interrupted", or "time" if a time limit ended the fit.
+
+    References
+    ----------
+    J. Goldberger, S. Roweis, G. Hinton, R. Salakhutdinov: Neighbourhood components analysis. Advances in Neural
+    Information Processing Systems 17 (NIPS), 2004, 513-520.
 
     Examples
     --------

@@ -20,11 +20,11 @@ class PCA(BatchLearner):
 
     Parameters
     ----------
-    n_components : int, float or None
+    n_components : int, float or None, default=None
         Number of directions; between 0 and 1, the share of the variance that they must explain; None for all of them.
-    whiten : bool
+    whiten : bool, default=False
         Whether distances are in units of the standard deviation of each direction; those without variance are left out.
-    random_state : int, RandomState, Generator or None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the first vector of the iterative solver, which finds few of many directions; it changes rounding only.
 
     Attributes
@@ -32,6 +32,18 @@ class PCA(BatchLearner):
     objective_ : float
         The variance that the directions leave unexplained, which PCA minimises: the mean squared distance of the rows
         to their projections, before whitening and with n - 1 as the divisor.
+
+    References
+    ----------
+    K. Pearson: On lines and planes of closest fit to systems of points in space. Philosophical Magazine 2, 1901,
+    559-572.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(PCA(whiten=True).fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)  # 0.66 without whitening
+    0.83
     """
 
     _needs_labels = False

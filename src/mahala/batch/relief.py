@@ -24,9 +24,9 @@ class Relief(BatchLearner):
 
     Parameters
     ----------
-    n_samples : int or None
+    n_samples : int or None, default=None
         Number of rows drawn as x; None for all of them, which makes the result deterministic.
-    random_state : int, RandomState, Generator or None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the draw.
 
     Attributes
@@ -35,6 +35,18 @@ class Relief(BatchLearner):
     feature_importances_ : ndarray of shape (n_features,), the metric's weights w
     objective_ : float
         Mean over the rows x of the squared distance to the hit minus that to the miss, under the metric.
+
+    References
+    ----------
+    K. Kira, L. A. Rendell: A practical approach to feature selection. Proceedings of the 9th International Workshop on
+    Machine Learning, 1992, 249-256.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> Relief().fit(X, X[:, 0] > 0).relevance_.round(2)  # only the first feature matters
+    array([0.04, 0.  , 0.  , 0.  , 0.  ])
     """
 
     n_samples: Count | None = None

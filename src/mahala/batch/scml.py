@@ -41,22 +41,22 @@ class SCML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    beta : float
+    beta : float, default=1e-5
         The β of the penalty.
-    bases : "auto", "lda", "triplet_diffs" or array of shape (n_bases, n_features)
+    bases : "auto", "lda", "triplet_diffs" or array of shape (n_bases, n_features), default="auto"
         "lda" has the discriminants of rows around the centres of clusters, which need class labels; "triplet_diffs" the
         directions in which the far rows of some random triplets differ more than the near ones. "auto" is "lda" for
         rows with labels, "triplet_diffs" for triplets.
-    n_bases : int or "auto"
+    n_bases : int or "auto", default="auto"
         Number of bases to construct; "auto" is 20 for each feature.
-    n_neighbors, n_impostors : int
+    n_neighbors, n_impostors : int, default=3 and 10
         Numbers of nearest rows of its class and of other classes with which each row forms triplets, given labels.
-    max_iter : int
+    max_iter : int, default=2000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-3
         The fit ends when the smoothing of the hinges is at most this share of the objective. With each smoothing, it
         ends when an iteration gains less than a hundredth of this share.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous sum, whose bases are added to the others.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -64,6 +64,11 @@ class SCML(IterationParams, BatchLearner):
     ----------
     bases_, basis_weights_ : arrays, the bases with a positive weight, and the weights
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    Y. Shi, A. Bellet, F. Sha: Sparse compositional metric learning. Proceedings of the 28th AAAI Conference on
+    Artificial Intelligence, 2014, 2078-2084.
 
     Examples
     --------

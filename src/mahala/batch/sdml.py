@@ -42,21 +42,21 @@ class SDML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    sparsity : float
+    sparsity : float, default=0.01
         The λ of the penalty.
-    balance : "auto" or float
+    balance : "auto" or float, default="auto"
         The η of the pairs. If dissimilar pairs outweigh the others the objective has no minimum, which is an error;
         "auto" is half of the largest η with a positive definite P, at most 0.5.
-    prior : "identity", "covariance" or MahalanobisMetric
+    prior : "identity", "covariance" or MahalanobisMetric, default="identity"
         M₀, positive definite: Euclidean distances, the inverse of the rows' covariance, or a metric. Features of weight
         zero in M₀ have weight zero in M.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
-    max_iter : int
+    max_iter : int, default=1000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-9
         The fit ends when the objective is at most this much above its minimum, by the duality gap.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous M.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -64,6 +64,12 @@ class SDML(IterationParams, BatchLearner):
     ----------
     balance_ : float, the η that was used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    G.-J. Qi, J. Tang, Z.-J. Zha, T.-S. Chua, H.-J. Zhang: An efficient sparse metric learning in high-dimensional space
+    via l1-penalized log-determinant regularization. Proceedings of the 26th International Conference on Machine
+    Learning (ICML), 2009, 841-848.
 
     Examples
     --------
@@ -246,4 +252,4 @@ def _newton_direction(M: FloatArray, W: FloatArray, gradient: FloatArray, free: 
         length = size / float(np.sum(direction * product))
         D += length * direction
         residual = residual - length * product
-    return D
+    return 0.5 * (D + D.T)  # else rounding adds up over the steps

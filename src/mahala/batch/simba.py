@@ -24,13 +24,13 @@ class Simba(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    n_starts : int
+    n_starts : int, default=5
         Number of starts, each with its own random orders.
-    n_samples : int or None
+    n_samples : int or None, default=None
         Number of rows, drawn anew, that a start passes over in an iteration; None for all of them.
-    max_iter : int
+    max_iter : int, default=10
         Maximum number of iterations, which are passes over the rows.
-    tol : float
+    tol : float, default=1e-3
         The fit ends when an iteration lowers the objective by less than this share of it.
     warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -40,6 +40,18 @@ class Simba(IterationParams, BatchLearner):
     objective_, objectives_ : float and ndarray
         Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
     metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    R. Gilad-Bachrach, A. Navot, N. Tishby: Margin based feature selection - theory and algorithms. Proceedings of the
+    21st International Conference on Machine Learning (ICML), 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> Simba(random_state=0).fit(X, X[:, 0] > 0).feature_importances_.round(2)
+    array([1., 0., 0., 0., 0.])
     """
 
     _takes_chunks = False

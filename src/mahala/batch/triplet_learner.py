@@ -11,6 +11,7 @@ from mahala.batch.run import Model, matrix_of
 from mahala.comparisons import Triplets
 from mahala.metric import MahalanobisMetric
 from mahala.metric.shrinkage import Shrinkage, Weights, mixing_weights
+from mahala.support.states import Array
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -20,6 +21,7 @@ class TripletLearner(BatchLearner):
     shrinkage: Shrinkage = "auto"
 
     _learns_from = Triplets
+    _MORE = (Array("model.weights", optional=True, dtype=np.float64, shape=(2,), least=0.0),)
 
     @property
     def shrinkage_(self) -> float:

@@ -111,5 +111,5 @@ class TripletEdges:
         """Return the leading unit eigenvector ξ of Σ u_r A_r and its gains, of which u gives the eigenvalue."""
         m = len(self.left)
         weights = np.bincount(self.far, u, m).astype(np.float64) - np.bincount(self.near, u, m)
-        direction = self._graph.leading(weights)
+        direction = self._graph(weights)
         return direction, self.gains(direction)

@@ -33,7 +33,7 @@ def adapt(
         Path | None, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
     ] = None,
     queries: Annotated[
-        Path | None, typer.Option(help="Of --qrels or --events: vectors of queries, .npy, .npz or .parquet.")
+        Path | None, typer.Option(help="With --qrels or --events: vectors of queries, .npy, .npz or .parquet.")
     ] = None,
     items: Annotated[
         Path | None, typer.Option(help="Vectors as for --queries; with --clicks, rows that points refer to.")
@@ -47,7 +47,7 @@ def adapt(
         int | None, typer.Option(help="With --clicks: number of features, if points are objects.", min=1)
     ] = None,
     max_errors: Annotated[
-        int | None, typer.Option(help="Of --clicks or --events: malformed lines to tolerate.", min=0)
+        int | None, typer.Option(help="With --clicks or --events: malformed lines to tolerate.", min=0)
     ] = None,
     metric: Annotated[Path | None, typer.Option(help="Write the map alone to this model file.")] = None,
     report: Annotated[Path | None, typer.Option(help="With --qrels: write a report to this .html file.")] = None,
@@ -252,8 +252,8 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
         lines.append(("trust", trust_text(facts["trust"])))
     lines.append(("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"))
     if "impressions" in facts:
-        sign = "a sign, from the first impression of each query; the test is mahala evaluate with judged queries"
-        lines.append(("", f"[dim]{sign}[/dim]"))
+        how = "estimated from the first impression of each query; to test it, run mahala evaluate on judged queries"
+        lines.append(("", f"[dim]{how}[/dim]"))
     lines.append(("took", f"{facts['seconds']:.1f} s"))
     files = {"adapter": facts["output"], "metric": facts["metric"], "report": facts["report"]}
     lines += [(title, None if path is None else escape(path)) for title, path in files.items()]

@@ -1,4 +1,4 @@
-"""`mahala compare ITEMS --triplets FILE`: rank learners by the answers that they foresee."""
+"""`mahala compare ITEMS --triplets FILE`: rank learners by the answers that they predict."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from mahala.cli.output import printable, say
 FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
-# The exit code of a program whose output nobody reads any more, as in `mahala ... | head`: 128 + SIGPIPE.
+# The exit code if the reader of the output has closed it, as in `mahala ... | head`: 128 + SIGPIPE.
 BROKEN_PIPE = 141
 
 

@@ -120,7 +120,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
     elif facts["stopped"] is not None:
         yield "stopped", {"interrupted": "by Ctrl-C", "time": "by its time limit"}.get(facts["stopped"], "")
     if facts["partial"] is not None:
-        yield "chosen", f"by a comparison that was ended after {facts['partial']}"
+        yield "chosen", f"by a comparison that stopped after {facts['partial']}"
 
 
 def _bars(title: str, lines: list[tuple[str, float]]) -> Iterator[Any]:

@@ -66,5 +66,5 @@ def main(
     """Metric and similarity learning, online first.
 
     Exit codes: 0 success, 1 internal error, 2 invalid input or options, 3 (stream, adapt) some lines were malformed,
-    130 interrupted by Ctrl-C, 129 or 143 (stream) stopped by SIGHUP or SIGTERM, 141 nobody reads the output any more.
+    130 interrupted by Ctrl-C, 129 or 143 (stream) stopped by SIGHUP or SIGTERM, 141 the output was closed.
     """

@@ -10,7 +10,11 @@ from typing import Annotated, Literal
 import typer
 
 LabelledData = Annotated[
-    str, typer.Argument(metavar="DATA", help="A .csv, .tsv, .parquet, .xlsx, .npz or .svm file, - for stdin, or wine.")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A .csv, .tsv, .parquet, .xlsx, .npz or .svm file, - for stdin, or a data set such as wine.",
+    ),
 ]
 FittedData = Annotated[str, typer.Argument(metavar="DATA", help="A table with the features the model was fitted with.")]
 Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz files the array (default: y).")]
@@ -20,17 +24,15 @@ KeepIds = Annotated[bool, typer.Option("--keep-ids", help="Use columns that look
 Bins = Annotated[int | None, typer.Option(help="Number of classes to make of a label that is a number.", min=2)]
 Decimal = Annotated[
     Literal[".", ","] | None,
-    typer.Option(help="Decimal mark of numbers such as 1,019; default: recognised, or as when the model was fitted."),
+    typer.Option(help="Decimal mark of numbers such as 1,019; default: inferred, or that of the model."),
 ]
 FirstIndex = Annotated[int, typer.Option(help="Index of the first feature in svmlight files, 1 or 0.", min=0, max=1)]
 Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
-Device = Annotated[str | None, typer.Option(help="Where sums are computed: cpu, cuda, or cuda:1 and so on.")]
+Device = Annotated[str | None, typer.Option(help="Device that computes the sums: cpu, cuda or cuda:1.")]
 Scheduler = Annotated[
-    str | None, typer.Option(help="A Dask scheduler, such as tcp://host:8786, or local for processes of this machine.")
+    str | None, typer.Option(help="Address of a Dask scheduler, or local for processes on this machine.")
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="Replace a file that exists, also if it is not a model or report of mahala.")
-]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files, also those that mahala did not write.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option(help=MODEL_HELP)]
@@ -40,7 +42,7 @@ Qrels = Annotated[
     Path, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
 ]
 
-# By this line the reports of mahala are known.
+# The line that marks a file as a report of mahala.
 GENERATOR = '<meta name="generator" content="mahala">'
 
 

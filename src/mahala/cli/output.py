@@ -25,9 +25,9 @@ Writer = Callable[[Path], object]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
 
 
-# Characters by which text would command a terminal, or change the direction of the text around it.
+# Characters that control a terminal, or change the direction of the text around them.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# What makes a spreadsheet take a cell for a formula.
+# How cells begin that a spreadsheet reads as formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 _BLOCK = 256
 
 
-class Found(NamedTuple):
-    """Items found for a query, nearest first: their row numbers, labels (or None) and scores."""
-
-    query: int
-    rows: list[int]
-    labels: list[Any] | None
-    scores: list[float]
+# A query, and the row numbers, labels (or None) and scores of the items nearest to it, nearest first.
+Result = tuple[int, list[int], list[Any] | None, list[float]]
 
 
 def search(
@@ -82,12 +77,12 @@ def search(
         show(facts, as_json, f"Wrote the results of {len(numbers):,} queries to {output}")
     elif as_json:
         plural = "similarities" if score == "similarity" else "distances"
-        for one in results:
-            print_json({"query": one.query, "rows": one.rows, "labels": one.labels, plural: one.scores})
+        for result in results:
+            print_json(dict(zip(("query", "rows", "labels", plural), result, strict=True)))
     else:
         grid = table(["query", "rank", "item", *label_title, score], ["label"], ruled=True)
-        for one in results:
-            for query, rank, item, *text, value in _lines(one):
+        for result in results:
+            for query, rank, item, *text, value in _lines(result):
                 grid.add_row("" if rank > 1 else str(query), str(rank), str(item), *map(escape, text), f"{value:.4g}")
             grid.add_section()
         terminal().print(grid)
@@ -95,7 +90,7 @@ def search(
 
 def _find(
     metric: Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, exclude_self: bool
-) -> Iterator[Found]:
+) -> Iterator[Result]:
     import numpy as np
 
     from mahala.metric import MahalanobisMetric
@@ -109,18 +104,18 @@ def _find(
         order = metric.rank(block, items, k + exclude_self)
         if exclude_self:
             # Leave out the query itself, or the last item if items equal to the query come before it.
-            mine = order == names[:, None]
-            mine[~mine.any(axis=1), -1] = True
-            order = order[~mine].reshape(len(order), k)
+            is_query = order == names[:, None]
+            is_query[~is_query.any(axis=1), -1] = True
+            order = order[~is_query].reshape(len(order), k)
         left, right = block[np.repeat(np.arange(len(names)), k)], items[order.ravel()]
         compare = metric.distance if isinstance(metric, MahalanobisMetric) else metric.similarity
         scores = compare(left, right).reshape(order.shape)
         for name, rows, values in zip(names.tolist(), order, scores, strict=True):
-            yield Found(name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist())
+            yield name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist()
 
 
-def _lines(found: Found) -> Iterator[list[Any]]:
-    """Yield a line for each item found: the query, the rank, the row, perhaps its label, and the score."""
-    labels = [[]] * len(found.rows) if found.labels is None else [[str(label)] for label in found.labels]
-    for rank, (row, label, score) in enumerate(zip(found.rows, labels, found.scores, strict=True), start=1):
-        yield [found.query, rank, row, *label, score]
+def _lines(result: Result) -> Iterator[list[Any]]:
+    """Yield a line for each item of a result: the query, the rank, the row, perhaps its label, and the score."""
+    query, rows, labels, scores = result
+    for at, (row, score) in enumerate(zip(rows, scores, strict=True)):
+        yield [query, at + 1, row, *([] if labels is None else [str(labels[at])]), score]

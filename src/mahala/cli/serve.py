@@ -40,7 +40,7 @@ app.add_typer(keys, name="key")
 
 
 class Setup(NamedTuple):
-    """What a service has beside its database: encoders of words, and folders of images by collection."""
+    """Settings that are not in the database: encoders of words, and folders of images by collection."""
 
     demo: bool
     encoder: str | None
@@ -48,7 +48,7 @@ class Setup(NamedTuple):
     images: dict[str, Path]
 
     def apply(self, service: Service) -> None:
-        """Give it to a service."""
+        """Apply the settings to a service."""
         service.images |= self.images
         if self.demo:
             _add_demo(service)
@@ -64,7 +64,7 @@ def start(
         list[Path] | None,
         typer.Argument(metavar="[ITEMS]...", help="A .parquet file, .npy and .jsonl, or a folder of images."),
     ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Serve 953 dishes of the world, to try it.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve a demo of 953 dishes.")] = False,
     database: Database = DATABASE,
     vectors: Annotated[str | None, typer.Option(help="Column of the vectors; for images, their .npy file.")] = None,
     text: Annotated[str | None, typer.Option(help="Column or field that is shown as the title.")] = None,
@@ -73,18 +73,18 @@ def start(
     collection: Annotated[str | None, typer.Option(help="Name of the collection; default: that of the file.")] = None,
     update: Annotated[bool, typer.Option("--update", help="Read ITEMS again into an existing collection.")] = False,
     encoder: Annotated[str | None, typer.Option(help="A sentence-transformers model for queries of words.")] = None,
-    host: Annotated[str, typer.Option(help="Address to bind to; any but loopback needs keys.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to bind to; 0: any that is free.", min=0, max=65535)] = PORT,
-    need_keys: Annotated[bool, typer.Option("--keys", help="Need keys on loopback, too.")] = False,
+    host: Annotated[str, typer.Option(help="Address to bind to; all but loopback need keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to bind to; 0 for any free one.", min=0, max=65535)] = PORT,
+    need_keys: Annotated[bool, typer.Option("--keys", help="Require keys on loopback, too.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="A site whose pages may call the API; repeatable.")] = None,
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     workers: Annotated[int, typer.Option(help="Server processes that share the port.", min=1)] = 1,
-    learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
+    learn: Annotated[bool, typer.Option(help="Learn, unless another process does.")] = True,
     control: Annotated[
         float | None, typer.Option(help="Share of people with the plain ranking, to measure the gain.", min=0, max=0.5)
     ] = None,
     interleave: Annotated[bool, typer.Option("--interleave", help="Mix both rankings for that share instead.")] = False,
-    graph_beyond: Annotated[int, typer.Option(help="Items beyond which searches use a graph.", min=0)] = 100_000,
+    graph_beyond: Annotated[int, typer.Option(help="Items above which searches use a graph.", min=0)] = 100_000,
 ) -> None:
     """Serve search that learns from clicks, with a page and an HTTP API.
 
@@ -230,7 +230,7 @@ def report(
     database: Database = DATABASE,
     as_json: Json = False,
 ) -> None:
-    """Print what learning is worth: what people did with the learned ranking, and with the plain one.
+    """Print the gain of learning: what people did with the learned ranking and with the plain one.
 
     It needs a control share: `mahala serve --control 0.1`.
     """

@@ -24,7 +24,7 @@ def check_extra() -> None:
 @keys.command("create", cls=Command)
 def create_key(
     role: Annotated[str, typer.Option(help="read, feedback or admin; each permits what those before it do.")],
-    one_user: Annotated[bool, typer.Option("--one-user", help="All that it sends counts as done by one user.")] = False,
+    one_user: Annotated[bool, typer.Option("--one-user", help="Count everything that it sends as one user.")] = False,
     database: Database = DATABASE,
 ) -> None:
     """Make an API key and print it; it is not shown again."""

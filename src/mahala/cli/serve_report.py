@@ -1,4 +1,4 @@
-"""`mahala serve report`: what learning is worth, measured on the people who search."""
+"""`mahala serve report`: the gain of learning, measured on the people who search."""
 
 from __future__ import annotations
 

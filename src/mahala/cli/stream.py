@@ -62,9 +62,9 @@ def stream(
     even after kill -9, and ends with the same model; from a growing log it learns only the new lines. Lines after
     the last checkpoint are processed and printed again, so each line is printed at least once. After an input has been
     read to its end, another input is read from its first line. Before that, another input is rejected unless
-    --new-input is given; omit it again to resume with that input. An edited copy of the input counts as another one:
-    if most of its first lines are known, it is rejected too. So are other --items, to which rows may only be appended,
-    unless --new-items is given; a few hundred of their rows are compared. The checkpoint before the last one is kept as
+    --new-input is given; omit it again to resume with that input. An edited copy of an input is
+    rejected, too: most of its first lines were read before. Other --items are rejected unless --new-items is given, but
+    rows may be appended; a few hundred rows are compared. The checkpoint before the last one is kept as
     NAME.previous.safetensors.
 
     Malformed lines are reported on stderr, counted and skipped. A malformed last line without a newline may be

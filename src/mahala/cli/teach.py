@@ -38,7 +38,7 @@ def teach(
     well. Everything is written to --model at the end, also after Ctrl-C, and the same command resumes there. Questions
     are chosen where an answer teaches most. Scale vectors to length 1 first if you compare them by cosine.
 
-    At the end, folds over items tell whether the learned metric foresees answers about items it did not learn from. If
+    At the end, folds over items tell whether the learned metric predicts answers about items it did not learn from. If
     it does not help, --metric gets the Euclidean distance. Other commands take --model as a model, too.
 
     Examples:

@@ -8,9 +8,9 @@ from mahala.cli.output import Json, show
 def warm_up(as_json: Json = False) -> None:
     """Compile all functions ahead, once per installation and processor.
 
-    Without it, the first use of each learner compiles what it needs, for some seconds. It takes minutes the first time
-    and seconds when there is nothing left to do. The machine code is in Numba's cache: in the folder that
-    NUMBA_CACHE_DIR names, else in the package's if it can be written to, else in the home folder's.
+    Without it, the first use of each learner takes some seconds to compile what it needs. The first run takes minutes,
+    later ones take seconds. The machine code is in Numba's cache: the folder that NUMBA_CACHE_DIR names, or else the
+    folder of the package if it is writable, or else one in the home folder.
 
     Examples:
 

@@ -22,7 +22,7 @@ def folds_over_items(near: IndexArray, far: IndexArray, fold_of: IndexArray) -> 
     """Return the fold in which each answer is tested, -1 for none, and the item of this fold in its first pair.
 
     Both pairs of an answer must have an item of the fold. Else the distance of one of them is learned, from its rating
-    for instance, and the answer is foreseen without any knowledge of new items.
+    for instance, and the answer is predicted without any knowledge of new items.
 
     Parameters
     ----------

@@ -30,8 +30,10 @@ class Impressions(Sequence[Impression]):
     query : row number of the query of each impression
     shown : for each impression the row numbers of the items shown, from the top
     clicked : for each impression a reaction to each of these: True or False, or numbers, see `QueryAdapter.learn_one`
-    query_ids : an id of each row of `queries`, any hashable; by default the row number
-    users : an id of the user of each impression, or None
+    query_ids : sequence of hashables or None, default=None
+        An id of each row of `queries`; None for the row number.
+    users : sequence of hashables or None, default=None
+        An id of the user of each impression.
 
     Examples
     --------

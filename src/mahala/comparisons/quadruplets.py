@@ -5,7 +5,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.pairs import Comparisons, column_names, draw_pairs
+from mahala.comparisons.base import Comparisons, column_names
+from mahala.comparisons.pairs import draw_pairs
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes, to_numpy
@@ -52,8 +53,10 @@ class Quadruplets(Comparisons):
         Parameters
         ----------
         y : class of each row: numbers, strings or a Series
-        n : number of quadruplets; "auto" is 20 c² for c classes; fewer if there are not so many pairs of either kind,
-            because no pair is drawn twice
+        n : int or "auto", default="auto"
+            Number of quadruplets; "auto" is 20 c² for c classes. There are fewer if there are not so many pairs of
+            either kind, because no pair is drawn twice.
+        random_state : int, RandomState, Generator or None, default=None
 
         Examples
         --------
@@ -81,8 +84,10 @@ class Quadruplets(Comparisons):
         ----------
         left, right : row numbers of each pair
         ratings : how alike the rows of each pair are; higher is more alike
-        n : number of quadruplets, drawn from all pairs of pairs with different ratings; "auto" is all of them, or
-            20,000 if there are more
+        n : int or "auto", default="auto"
+            Number of quadruplets, drawn from all pairs of pairs with different ratings; "auto" is all of them, or
+            20,000 if there are more.
+        random_state : int, RandomState, Generator or None, default=None
 
         Examples
         --------

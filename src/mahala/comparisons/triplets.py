@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.pairs import Comparisons, column_names, near_rows, sort_by_class
+from mahala.comparisons.base import Comparisons, column_names, near_rows, sort_by_class
 from mahala.support.arrays import IndexArray, check_room
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes
@@ -20,7 +20,8 @@ class Triplets(Comparisons):
     ----------
     X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
     anchor, positive, negative : row numbers of each triplet
-    items : the rows to which positive and negative refer, by default X; their features may differ from those of X
+    items : rows, default=None
+        The rows to which positive and negative refer, which may have other features; None for X.
 
     Examples
     --------

@@ -56,12 +56,12 @@ def _compiled_once(function: Any) -> Any:
 
     @functools.wraps(compile)
     def alone(signature: Any) -> Any:
-        # Numba's own lock first: a thread that has it may wait for a function that this one is to compile. Ctrl-C
-        # waits, because Numba does not recover from a compilation that was interrupted.
+        # Ctrl-C waits, because Numba does not recover from a compilation that was interrupted. Numba's own lock comes
+        # before ours: a thread that has it may wait for a function that this one is to compile.
         with (
+            uninterrupted(),
             global_compiler_lock,
             _locked(function._cache.cache_path, place),
-            uninterrupted(),
             _no_garbage_collection(),
         ):
             return compile(signature)

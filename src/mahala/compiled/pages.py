@@ -77,8 +77,9 @@ def add_counts(
     items: NDArray[np.uint64],
     clicks: FloatArray,
     expected: FloatArray,
+    weight: float,
 ) -> int:
-    """Add the two counts of items to the first n of `keys`, which ascend; return how many there are then.
+    """Add the two counts of items to those of the first n `keys`, which ascend; return how many there are then.
 
     If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
     """
@@ -93,8 +94,8 @@ def add_counts(
                 all_keys[k], sums[k] = all_keys[k - 1], sums[k - 1]
             all_keys[at], sums[at] = items[t], 0.0
             n += 1
-        sums[at, 0] += clicks[t]
-        sums[at, 1] += expected[t]
+        sums[at, 0] += weight * clicks[t]
+        sums[at, 1] += weight * expected[t]
     while n > len(keys):
         worst = 0
         for k in range(1, n):

@@ -108,13 +108,9 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     process, pool, size = _pools.get("pool", (0, None, 0))
     if pool is None or process != os.getpid() or size < threads:
         size = max(threads, n_cores())
-        pool = ThreadPoolExecutor(size, "mahala", initializer=_mark)
+        pool = ThreadPoolExecutor(size, "mahala", initializer=setattr, initargs=(_local, "is_ours", True))
         _pools["pool"] = os.getpid(), pool, size
     return pool
-
-
-def _mark() -> None:
-    _local.is_ours = True
 
 
 def pairs_of_blocks(n: int, size: int, threads: int) -> Iterator[list[tuple[slice, slice]]]:
@@ -135,12 +131,8 @@ def pairs_of_blocks(n: int, size: int, threads: int) -> Iterator[list[tuple[slic
     for _ in range(len(players) - 1):
         facing = zip(players[:half], reversed(players[half:]), strict=True)
         # The earlier block first: sums over triangles rely on it.
-        yield [(min(a, b, key=_start), max(a, b, key=_start)) for a, b in facing if a is not None and b is not None]
+        yield [(a, b) if a.start < b.start else (b, a) for a, b in facing if a is not None and b is not None]
         players = [players[0], players[-1], *players[1:-1]]
-
-
-def _start(block: slice) -> int:
-    return int(block.start)
 
 
 def product(A: Any, B: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed
-from mahala.data.frames import CSV, read_frame, text_file
+from mahala.data.columns.frames import CSV, read_frame, text_file
 from mahala.data.tables import unknown_column
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable

@@ -18,7 +18,7 @@ def read_in_chunks(sources: Sequence[str], *, label: str | None = None, drop: Se
     one that `label` names. A folder of .npy files holds parts of X and of y: X*.npy and y*.npy, in the order of their
     names.
     """
-    paths = _found(sources)
+    paths = _paths(sources)
     kinds = {path.suffix.lower() for path in paths}
     if kinds == {".parquet"}:
         return _read_parquet(paths, label, drop)
@@ -33,7 +33,7 @@ def read_in_chunks(sources: Sequence[str], *, label: str | None = None, drop: Se
     raise ValueError(f"the data must be {kinds_read}, got {given}")
 
 
-def _found(sources: Sequence[str]) -> list[Path]:
+def _paths(sources: Sequence[str]) -> list[Path]:
     paths: list[Path] = []
     for source in sources:
         path = Path(source)

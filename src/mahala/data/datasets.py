@@ -78,7 +78,7 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
         return _fetch(name)
     where = "MAHALA_DATA is not set" if path is None else f"there is no file {path}"
     names = ", ".join(sorted({*_BUNDLED, *_SKLEARN, *_OPENML}))
-    raise FileNotFoundError(f"there is no data set {name!r}: {where}, and the names known without a file are {names}")
+    raise FileNotFoundError(f"there is no data set {name!r}: {where}, and the names that need no file are {names}")
 
 
 def read_data(source: str | os.PathLike[str], *, label: str | None = None, **options: Any) -> Table:

@@ -88,7 +88,7 @@ def read_events(lines: Iterable[str | bytes], format: Format | None = None) -> E
 def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
     """Return what an event says; raise Ignored if that is nothing, and ValueError if it is malformed.
 
-    Without `format`, it is told by its fields: `event` is Metarank's, `query_id` and `action_name` are UBI's.
+    Without `format`, the fields of the event tell it: `event` is Metarank's, `query_id` and `action_name` are UBI's.
 
     >>> read_event({"search_id": "s", "item": "a", "type": "click", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
     Reaction(search='s', item='a', value=1.0, user='u', at=1793534400.0)

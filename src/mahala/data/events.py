@@ -77,10 +77,10 @@ def join(
     for search, of_search in largest.items():
         reacted = of_search.keys() | counted.get(search, {}).keys()
         for user in dict.fromkeys(one.user for one in of_search.values()):
-            mine = {item: one for item, one in of_search.items() if one.user == user}
-            items = [item for item in shown[search] if item in mine or item not in reacted]
-            values = [mine[item].value if item in mine else 0.0 for item in items]
-            pages[search, user] = Page(search, user, max(one.at for one in mine.values()), items, values)
+            by_user = {item: one for item, one in of_search.items() if one.user == user}
+            items = [item for item in shown[search] if item in by_user or item not in reacted]
+            values = [by_user[item].value if item in by_user else 0.0 for item in items]
+            pages[search, user] = Page(search, user, max(one.at for one in by_user.values()), items, values)
     numbers = {key: number for number, key in enumerate(pages)}
 
     def outcome(one: Reaction) -> int | str | None:

@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.data.array_files import listed
-from mahala.data.cells import Decimal
-from mahala.data.column_plans import ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
-from mahala.data.columns import Column, checked_table, column, is_frame, names_of
+from mahala.data.columns.cells import Decimal
+from mahala.data.columns.plans import ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
+from mahala.data.columns.values import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Where, check_params, is_count

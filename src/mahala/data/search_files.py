@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
-from mahala.data.frames import read_frame, text_file
+from mahala.data.columns.frames import read_frame, text_file
 from mahala.data.tables import unknown_column
 from mahala.support.files import check_readable
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed, read_arrays
-from mahala.data.cells import MISSING, Decimal, cell_values, decimal_marks, form_of
-from mahala.data.columns import distinct
-from mahala.data.frames import CSV, FRAMES, Frame, read_frame
+from mahala.data.columns.cells import MISSING, Decimal, cell_values, decimal_marks, form_of
+from mahala.data.columns.frames import CSV, FRAMES, Frame, read_frame
+from mahala.data.columns.values import distinct
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable

@@ -45,7 +45,7 @@ class EdgeGraph:
         self._form_cost = FORM_COST * (d + EDGE_COST * len(left) / n) / n_threads()
         self._products = FIRST_PRODUCTS
 
-    def leading(self, weights: FloatArray) -> FloatArray:
+    def __call__(self, weights: FloatArray) -> FloatArray:
         """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
         X = self._X
         (n, d), dtype = X.shape, X.dtype

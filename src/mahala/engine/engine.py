@@ -10,17 +10,10 @@ from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 Coefficients = tuple[float, float, float]
 
 
-class Hinges(Protocol):
-    """LMNN's objective on labelled rows: with smoothed hinges, with plain ones, and the pull of the first on Z."""
-
-    def __call__(self, Z: Any, smoothing: float) -> tuple[float, float, Any]: ...
-
-
-class EdgeSums(Protocol):
-    """Σ w_e v_e v_eᵀ over the edges e of a graph, where v_e is the difference of the rows of X at its two ends."""
-
-    def leading(self, weights: FloatArray) -> FloatArray:
-        """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
+# LMNN's objective on images Z, given a smoothing: with smoothed hinges, with plain ones, and the pull of the first.
+Hinges = Callable[[Any, float], tuple[float, float, Any]]
+# The unit eigenvector of the largest eigenvalue of a sum over edges, given their weights.
+LeadingDirection = Callable[[FloatArray], FloatArray]
 
 
 class Engine(Protocol):
@@ -70,8 +63,8 @@ class Engine(Protocol):
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
         """LMNN's objective as a function of Z, given the edges and ends of `target_neighbors`."""
 
-    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> EdgeSums:
-        """The sums over the edges between rows of X, which is NumPy's."""
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
+        """Σ w_e v_e v_eᵀ over edges e, where v_e is the difference of the rows of X, NumPy's, at its two ends."""
 
     def minibatches(
         self,

@@ -54,9 +54,9 @@ class RowHinges:
         """
         anchors, targets = self._edges
         squared = squared_distances(Z, anchors, targets)
-        own = slice(None) if rows is None else slice(self._ends[rows.start], self._ends[rows.stop])
+        share = slice(None) if rows is None else slice(self._ends[rows.start], self._ends[rows.stop])
         weights = np.zeros(len(anchors))
-        weights[own] = 1.0 - self._mu
+        weights[share] = 1.0 - self._mu
         out = np.zeros_like(Z)
 
         def hinges(first: int, ends: IndexArray, rows: NDArray[np.int32]) -> tuple[float, float]:
@@ -67,7 +67,7 @@ class RowHinges:
         np.maximum.at(radius, anchors, squared + (1.0 + smoothing))
         smooth, plain = np.sum(self._near(Z, radius, hinges, rows), axis=0).tolist()
         add_pull(Z, anchors, targets, weights, out)
-        pull = (1.0 - self._mu) * float(squared[own].sum())
+        pull = (1.0 - self._mu) * float(squared[share].sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 
     def best_scale(self, Z: RealArray) -> float:
@@ -140,13 +140,13 @@ class NearPairs:
             nonlocal n_found
             x, y = heads[left], heads[right]
             products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
-            ends, found = np.zeros(len(x) + 1, dtype=np.intp), scratch((products.size,), np.int32, 1)
-            count = find_near(products, left.start, right.start, norms, radius, codes, ends, found)
-            own = left.start, ends, found[:count].copy()
+            ends, numbers = np.zeros(len(x) + 1, dtype=np.intp), scratch((products.size,), np.int32, 1)
+            count = find_near(products, left.start, right.start, norms, radius, codes, ends, numbers)
+            pairs = left.start, ends, numbers[:count].copy()
             n_found += count
             if keep and n_found <= MOST_KEPT:
-                self._found[left.start, right.start] = own
-            return use(*own)
+                self._found[left.start, right.start] = pairs
+            return use(*pairs)
 
         results = self._in_blocks(Z, near, rows)
         if len(self._found) < len(results):

@@ -1,6 +1,5 @@
 """The engines of one machine, by name."""
 
-from functools import cache
 from importlib.util import find_spec
 
 from mahala.engine.engine import Engine
@@ -10,16 +9,11 @@ from mahala.support.parameters import get_config
 def machine(name: str) -> Engine:
     """Return the engine "cpu", or that of a device of PyTorch."""
     if name == "cpu":
-        return _cores()
+        from mahala.engine.cores import Cores
+
+        return Cores()
     if find_spec("torch") is None:
         raise ImportError(f"engine is {name!r}, which needs PyTorch: pip install 'mahala[gpu]'")
     from mahala.engine.torch.device import TorchDevice
 
     return TorchDevice(name, tf32=get_config()["tf32"])
-
-
-@cache
-def _cores() -> Engine:
-    from mahala.engine.cores import Cores
-
-    return Cores()

@@ -19,7 +19,7 @@ def sum_over_rows(function: Callable[..., Any], X: Any, *by_row: Any) -> Any:
     if is_chunked(X):
         return sum_over_chunks(function, X, by_row)
     blocks = row_blocks(*X.shape)
-    return sum(function(X[own], *(None if values is None else values[own] for values in by_row)) for own in blocks)
+    return sum(function(X[part], *(None if values is None else values[part] for values in by_row)) for part in blocks)
 
 
 def extremes(X: Any) -> tuple[Any, Any]:

@@ -58,40 +58,12 @@ def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray
     order of the training rows does not matter. Distances that differ by rounding are equal. With `values` of 0 and 1
     the means are votes, and equal ones are exactly equal.
     """
-    leave_one_out, most = test is None, int(counts[-1])
-    queries = train if leave_one_out else test
+    queries, most = train if test is None else test, int(counts[-1])
     places = _Places.of(train, values)
-    n_places = places.rows.shape[0]
-    near_all, squared_all = places.nearest(queries, min(most + 1 + leave_one_out, n_places))
-    for block in row_blocks(len(near_all), (most + 2) * values.shape[1]):
-        rows = np.arange(block.start, block.stop) if leave_one_out else None
-        near, squared = near_all[block], squared_all[block]
-        sizes, sums = places.contents(near, rows)
-        first, end = places.ties(squared)
-        n, width = near.shape
-        at = np.arange(n)
-        n_nearer = np.concatenate([np.zeros((n, 1)), np.cumsum(sizes, axis=1)], axis=1)
-        nearer = np.concatenate([np.zeros((n, 1, sums.shape[2])), np.cumsum(sums, axis=1)], axis=1)
-        # Of those at the distance of the last place, some may not have been found.
-        n_last = n_nearer[:, -1] - n_nearer[at, first[:, -1]]
-        last = nearer[:, -1] - nearer[at, first[:, -1]]
-        if width < n_places:
-            left = np.flatnonzero(n_nearer[at, first[:, -1]] < most)
-            for part in row_blocks(len(left), n_places * values.shape[1]):
-                some = left[part]
-                n_last[some], last[some] = places.at_distance(
-                    queries[block.start + some], squared[some, -1:], None if rows is None else rows[some]
-                )
-        means = np.empty((len(counts), n, values.shape[1]))
-        for place, k in enumerate(counts.tolist()):
-            group = np.minimum((n_nearer[:, 1:] < k).sum(axis=1), width - 1)  # of the k-th neighbour
-            start, stop = first[at, group], end[at, group]
-            is_last = (stop == width)[:, np.newaxis]
-            m, t = n_nearer[at, start][:, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, np.newaxis]
-            tied = np.where(is_last, last, nearer[at, stop] - nearer[at, start])
-            t = np.where(is_last, n_last[:, np.newaxis], t)
-            means[place] = (nearer[at, start] * t + (k - m) * tied) / (t * k)
-        yield means
+    near, squared = places.nearest(queries, min(most + 1 + (test is None), places.rows.shape[0]))
+    for block in row_blocks(len(near), (most + 2) * values.shape[1]):
+        rows = np.arange(block.start, block.stop)
+        yield places.means(near[block], squared[block], counts, queries, rows, leave_one_out=test is None)
 
 
 class _Places(NamedTuple):
@@ -132,29 +104,47 @@ class _Places(NamedTuple):
             sums = sums - is_own[:, :, np.newaxis] * self.values[rows][:, np.newaxis]
         return sizes, sums
 
-    def is_tied(self, squared: Any, other: Any) -> Any:
-        """Return whether squared distances are equal but for rounding."""
-        return np.abs(squared - other) <= _ROUNDING * np.abs(other) + self.rounding
-
     def ties(self, squared: FloatArray) -> tuple[IndexArray, IndexArray]:
         """Return, for each of the nearest places, the first one at its distance and the end of those at it."""
         n, width = squared.shape
         first, end = np.zeros((n, width), dtype=np.intp), np.full((n, width), width)
-        same = self.is_tied(squared[:, 1:], squared[:, :-1])
+        other = squared[:, :-1]
+        same = np.abs(squared[:, 1:] - other) <= _ROUNDING * np.abs(other) + self.rounding  # but for rounding
         for j in range(1, width):
             first[:, j] = np.where(same[:, j - 1], first[:, j - 1], j)
         for j in range(width - 2, -1, -1):
             end[:, j] = np.where(same[:, j], end[:, j + 1], j + 1)
         return first, end
 
-    def at_distance(self, queries: Any, squared: FloatArray, rows: IndexArray | None) -> tuple[FloatArray, FloatArray]:
-        """Return how many training rows are at a distance of each query, and the sums of their values."""
-        n, n_places = 1, self.rows.shape[0]
-        while n < n_places:
-            n = min(max(4 * n, 64), n_places)
-            near, distances = self.nearest(queries, n)
-            tied = self.is_tied(distances, squared)
-            if ((distances > squared) & ~tied).any(axis=1).all():
-                break
-        sizes, sums = self.contents(near, rows)
-        return (sizes * tied).sum(axis=1), (sums * tied[:, :, np.newaxis]).sum(axis=1)
+    def means(
+        self,
+        near: IndexArray,
+        squared: FloatArray,
+        counts: IndexArray,
+        queries: Any,
+        rows: IndexArray,
+        *,
+        leave_one_out: bool,
+    ) -> FloatArray:
+        """Return the means of `neighbor_means` for some rows of the queries, given their nearest places."""
+        sizes, sums = self.contents(near, rows if leave_one_out else None)
+        first, end = self.ties(squared)
+        n, width = near.shape
+        at = np.arange(n)
+        n_nearer = np.concatenate([np.zeros((n, 1)), np.cumsum(sizes, axis=1)], axis=1)
+        nearer = np.concatenate([np.zeros((n, 1, sums.shape[2])), np.cumsum(sums, axis=1)], axis=1)
+        result = np.empty((len(counts), n, sums.shape[2]))
+        for place, k in enumerate(counts.tolist()):
+            group = np.minimum((n_nearer[:, 1:] < k).sum(axis=1), width - 1)  # of the k-th neighbour
+            start, stop = first[at, group], end[at, group]
+            m, t = n_nearer[at, start][:, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, np.newaxis]
+            result[place] = (nearer[at, start] * t + (k - m) * (nearer[at, stop] - nearer[at, start])) / (t * k)
+        if width < len(self.sizes):
+            # Not all places at the distance of the last one may be among them: search for more, where they count.
+            unfinished = np.flatnonzero(n_nearer[at, first[:, -1]] < counts[-1])
+            width = min(max(4 * width, 64), len(self.sizes))
+            for part in row_blocks(len(unfinished), width * sums.shape[2]):
+                chosen = rows[unfinished[part]]
+                more = self.nearest(queries[chosen], width)
+                result[:, unfinished[part]] = self.means(*more, counts, queries, chosen, leave_one_out=leave_one_out)
+        return result

@@ -1,4 +1,4 @@
-"""Result of a comparison of learners by the answers that they foresee."""
+"""Result of a comparison of learners by the answers that they predict."""
 
 import math
 import textwrap
@@ -21,7 +21,7 @@ class AnswerEntry:
 
     Attributes
     ----------
-    new_items, new_low, new_high : share of answers foreseen about items not learned from, and the ends of its 95 %
+    new_items, new_low, new_high : share of answers predicted about items not learned from, and the ends of its 95 %
         interval
     same_items, same_low, same_high : the same for answers not learned from, about items that other answers compare
     seconds : CPU seconds of a fit, the median
@@ -52,14 +52,14 @@ class AnswerBoard:
     chosen : name of the learner that the judge chooses for new items, or of the plain distance
     same_chosen : name of the learner that it chooses for the same items, or of the plain distance
     reference : name of the best plain distance
-    unit_rows : whether distances learn from rows scaled to length 1, because the cosine foresees more than the
+    unit_rows : whether distances learn from rows scaled to length 1, because the cosine predicts more than the
         Euclidean distance
     agreement : how often two answers to one question agree, of different people if they are given; None if no question
         was asked twice
-    ceiling : the share of answers that a metric can foresee at most, which follows from `agreement`
+    ceiling : the share of answers that a metric can predict at most, which follows from `agreement`
     n_answers, n_items, n_repeated : number of answers, of items that they compare, and of questions asked twice or more
     kind : "pairs", "triplets" or "quadruplets"
-    gains : how many more answers the best learner foresees than the reference, for each new item
+    gains : how many more answers the best learner predicts than the reference, for each new item
     """
 
     entries: tuple[AnswerEntry, ...]
@@ -82,14 +82,14 @@ class AnswerBoard:
 
     @property
     def best_learner(self) -> AnswerEntry | None:
-        """The learner that foresees the most answers about new items, or None if none could be fitted."""
+        """The learner that predicts the most answers about new items, or None if none could be fitted."""
         return next((entry for entry in self.entries if entry.learned and entry.failure is None), None)
 
     @property
     def ceiling(self) -> float | None:
-        """The largest share of answers that any metric can foresee, or None if no question was asked twice.
+        """The largest share of answers that any metric can predict, or None if no question was asked twice.
 
-        If a share p of people give the usual answer, it is foreseen with probability p, and two answers agree with
+        If a share p of people give the usual answer, it is predicted with probability p, and two answers agree with
         probability p² + (1 - p)². The root of that is concave, so questions that differ in p can only have less.
 
         >>> round((1 + math.sqrt(2 * (0.9**2 + 0.1**2) - 1)) / 2, 3)
@@ -121,7 +121,7 @@ class AnswerBoard:
         if self.agreement is not None and self.n_repeated >= FEWEST_REPEATED:
             agree = f"Two answers to one question agree in {self.agreement:.3f} of the cases"
             repeated = f"{self.n_repeated:,} questions were asked more than once"
-            texts.append(f"{agree} ({repeated}): a metric can foresee at most about {self.ceiling:.3f}.")
+            texts.append(f"{agree} ({repeated}): a metric can predict at most about {self.ceiling:.3f}.")
         return [*texts, *self.notes]
 
     def table(self) -> list[dict[str, Any]]:

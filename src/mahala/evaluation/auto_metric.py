@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Comparisons
-from mahala.data.columns import is_frame
+from mahala.data.columns.values import is_frame
 from mahala.engine import inputs
 from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.answer_panel import answers_of, learns_distance, panel_for

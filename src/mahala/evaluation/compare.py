@@ -12,17 +12,16 @@ from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
 from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.cross_validation.fitting import fitted
+from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.measuring import Budget, Cell, measured_cells
-from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.evaluation.cross_validation.planning import make_plan
 from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray
-from mahala.support.contexts import time_limit
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_rows
 
@@ -132,7 +131,7 @@ def compare(  # type: ignore[misc]
     Returns
     -------
     Leaderboard or AnswerBoard
-        For answers, an AnswerBoard: how many answers each learner foresees, about new items and about the same items.
+        For answers, an AnswerBoard: how many answers each learner predicts, about new items and about the same items.
         The options for answers are `y`, `learners`, `folds`, `groups`, `budget`, `random_state` and `callback`.
 
     Raises
@@ -221,17 +220,13 @@ def held_out(
     *,
     seconds: float | None = None,
 ) -> tuple[MahalanobisMetric, BoolArray]:
-    """Return the learner's metric from the first training part, and a mask of the `leaderboard.rows` held out.
+    """Return the metric of a learner fitted to the first training part, and a mask of the `leaderboard.rows` held out.
 
     The other arguments are those of :func:`refit`.
     """
-    X, y = check_rows(rows_of_table(X)[0])[leaderboard.rows], np.asarray(y)[leaderboard.rows]
-    target = target_of(y, len(y), leaderboard.metric == "r2")
     train, test = leaderboard.first_part
-    with time_limit(seconds):
-        metric = fitted(
-            X[train], target.codes[train] if learner is None else target.of(learner, train), learner, scaling
-        )
+    X, y = check_rows(rows_of_table(X)[0])[leaderboard.rows], np.asarray(y)[leaderboard.rows]
+    metric = refit(X[train], y[train], learner, scaling, seconds=seconds, numbers=leaderboard.metric == "r2")
     mask = np.zeros(len(y), dtype=bool)
     mask[test] = True
     return metric, mask

@@ -1,4 +1,4 @@
-"""Compare learners by the answers that they foresee: folds over items, and folds over questions."""
+"""Compare learners by the answers that they predict: folds over items, and folds over questions."""
 
 import time
 import warnings
@@ -23,7 +23,7 @@ from mahala.support.parameters import check_seed
 
 Progress = Callable[[int, int, str], object]
 EUCLIDEAN, COSINE = "Euclidean", "cosine"
-MEASURE = "answers foreseen"
+MEASURE = "answers predicted"
 
 
 class Split(NamedTuple):
@@ -58,12 +58,12 @@ def compare_answers(
     random_state: int = 0,
     callback: Progress | None = None,
 ) -> AnswerBoard:
-    """Compare learners with the Euclidean distance and the cosine by how many answers they foresee.
+    """Compare learners with the Euclidean distance and the cosine by how many answers they predict.
 
     "New items": items are divided into folds; a learner learns from answers without any item of the fold, and is
     tested on those whose first item is in it. Answers of one first item count as one unit, and equal rows as one item.
     "The same items": questions are divided into folds; the answers to one question count as one unit. The value of an
-    answer is 1 if it is foreseen, 0 if not, and 1/2 for ties; a pair is foreseen if its distance is on the right side
+    answer is 1 if it is predicted, 0 if not, and 1/2 for ties; a pair is predicted if its distance is on the right side
     of the threshold that is best for the pairs learned from.
 
     Quadruplets may be made of ratings, and the order of two ratings follows from what each was compared with. So both
@@ -85,7 +85,7 @@ def compare_answers(
     if not len(data):
         raise ValueError(f"{kind_of(data)} must not be empty: there is nothing to compare")
     if isinstance(data, Pairs) and len(np.unique(np.asarray(data.similar))) < 2:
-        raise ValueError("pairs must be of both kinds, similar and dissimilar: else there is nothing to foresee")
+        raise ValueError("pairs must be of both kinds, similar and dissimilar: else there is nothing to predict")
     questions, answers = _questions(data)
     repeated, agreement = _agreement(questions, answers, people)
     learners = panel_for(data, random_state) if learners is None else learners
@@ -161,7 +161,7 @@ def _measure(learner: Learner | None, data: Comparisons, split: Split, seconds: 
 
 
 def _values(metric: Metric, data: Comparisons, train: IndexArray, test: IndexArray) -> FloatArray:
-    """Return the value of each tested answer: 1 if it is foreseen, 0 if not, 1/2 for ties."""
+    """Return the value of each tested answer: 1 if it is predicted, 0 if not, 1/2 for ties."""
     if not isinstance(data, Pairs):
         margins = metric.margins(data[test])
         return np.asarray(np.where(margins == 0.0, 0.5, margins > 0.0))
@@ -186,7 +186,7 @@ def _summary(
     reference = next(entry.name for entry in entries if not entry.learned)
     names = [reference, *(entry.name for entry in entries if entry.learned and entry.failure is None)]
     (chosen, new), (same_chosen, same) = (_decide(results, at, split, names) for at, split in enumerate(splits))
-    notes = ["Rows were scaled to length 1 for distances, because the cosine foresees more answers."] if scaled else []
+    notes = ["Rows were scaled to length 1 for distances, because the cosine predicts more answers."] if scaled else []
     return AnswerBoard(
         entries=tuple(entries),
         verdict=new.verdict.of_metric(),
@@ -205,7 +205,7 @@ def _summary(
 
 
 def _gains(results: dict[str, list[Measured]], split: Split, names: list[str]) -> FloatArray:
-    """Return how many more answers the second candidate foresees than the first one, for each unit of a split."""
+    """Return how many more answers the second candidate predicts than the first one, for each unit of a split."""
     first, second = (results[name][0].values for name in (names[0], names[-1]))
     tested = ~np.isnan(first) & ~np.isnan(second)
     groups = np.unique(split.groups[tested], return_inverse=True)[1]

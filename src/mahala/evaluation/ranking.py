@@ -122,7 +122,7 @@ def _retrieval(
     items = Z if exclude_self else metric.transform(X_items)
     images = [part for _, part in parts(items, keep=True)]
     shares = for_each(_retrieval_of_part, parts(Z), images, codes, item_codes, n_top, exclude_self)
-    return np.concatenate([average for average, _ in shares]), np.sum([found for _, found in shares], axis=0)
+    return np.concatenate([average for average, _ in shares]), np.sum([hits for _, hits in shares], axis=0)
 
 
 def _retrieval_of_part(

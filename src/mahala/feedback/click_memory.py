@@ -125,7 +125,7 @@ class ClickMemory:
         self._counts = np.zeros((n, self.n_items, 2), dtype=np.float32)
         self._sizes = np.zeros(n, dtype=np.int64)
 
-    def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray) -> None:
+    def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray, weight: float = 1.0) -> None:
         """Count clicks on different items that were shown for a query, and the clicks that were expected."""
         digest = digest_of(key)
         row = self._rows.pop(digest, None)
@@ -140,7 +140,8 @@ class ClickMemory:
                     more = np.zeros((min(max(row, 16), self.n_queries - row), *table.shape[1:]), dtype=table.dtype)
                     setattr(self, name, np.concatenate([table, more]))
         self._rows[digest] = row
-        self._sizes[row] = add_counts(self._keys[row], self._counts[row], self._sizes[row], items, clicks, expected)
+        page = items, clicks, expected, weight
+        self._sizes[row] = add_counts(self._keys[row], self._counts[row], self._sizes[row], *page)
 
     def evidence(self, key: Hashable, items: Keys) -> FloatArray:
         """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""

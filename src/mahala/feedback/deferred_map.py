@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.triplets.deferred import add_factors, add_product, score_page, take_steps
+from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, finite_array
@@ -79,7 +80,8 @@ class DeferredMap:
         self._scored = None
         change = self._right[:, self._n_waiting]
         change[:] = 0.0
-        take_steps(x, items, *pairs, rule.step(np.float64), self.n_steps, last, change[0], change[1])
+        numbers = rule.scale, rule.slack, rule.upper, LARGEST_CHANGE, rule.margin
+        take_steps(x, items, *pairs, numbers, self.n_steps, last, change[0], change[1])
         self.n_steps += len(pairs[0])
         if change.any():
             self._left[self._n_waiting] = x

@@ -337,7 +337,7 @@ class QueryAdapter(AdapterRanking):
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
         clicks = np.maximum(page.values, 0.0) / (np.abs(page.values).max() or 1.0)
         expected = rates if page.ranked else np.full(len(clicks), clicks.mean())
-        self._memory.learn(key, page.keys, share * clicks, share * expected)
+        self._memory.learn(key, page.keys, clicks, expected, share)
         if self.personal and page.user is not None:
             self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected)
         if page.ranked:

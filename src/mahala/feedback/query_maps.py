@@ -92,11 +92,12 @@ class QueryMaps:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> QueryMaps:
-        """Return what `to_arrays` was called on, in single precision."""
+        """Return what `to_arrays` was called on, with numbers of single precision."""
         crowd, personal = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
         weights = arrays.get("weights", np.zeros(2))
         signals = SignalWeights.from_arrays(without_prefix("signals", arrays))
-        return cls(arrays["new"], arrays["known"], arrays["ids"], crowd, personal, weights, signals)
+        new, known = (arrays[name].astype(np.float64) for name in ("new", "known"))  # once, and not for each query
+        return cls(new, known, arrays["ids"], crowd, personal, weights, signals)
 
 
 def _key(query: FloatArray, query_id: Hashable) -> Hashable:
@@ -105,6 +106,6 @@ def _key(query: FloatArray, query_id: Hashable) -> Hashable:
 
 
 def _directions(M: FloatArray) -> tuple[FloatArray, FloatArray]:
-    change = M.astype(np.float64) - np.eye(len(M))
+    change = M - np.eye(len(M))
     squares, left = np.linalg.eigh(change @ change.T)  # in half the time of the whole decomposition
     return np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from mahala.comparisons import Comparisons, Pairs, Triplets
-from mahala.data.columns import is_frame
+from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities, to_arrays
@@ -86,7 +86,7 @@ class Metric(ABC):
         """The share of the entries of M that are zero."""
         size = math.prod(self.matrix.shape)
         values = self.matrix.data if is_sparse(self.matrix) else self.matrix
-        return 1.0 - np.count_nonzero(values) / size if size else 0.0
+        return 1.0 - float(np.count_nonzero(values)) / size if size else 0.0
 
     @property
     def spectrum(self) -> FloatArray:
@@ -146,7 +146,7 @@ class Metric(ABC):
         self._check_width(items, "items", item=True)
         if not (is_count(k) and k is not None and k <= len(items)):
             raise ValueError(f"k must be from 1 to {len(items)}, the number of items, if they are in chunks, got {k!r}")
-        best = for_each(self._best_of_part, [(part, own.start) for own, part in parts(items)], rows, int(k))
+        best = for_each(self._best_of_part, [(part, rows_of.start) for rows_of, part in parts(items)], rows, int(k))
         numbers, scores = (np.concatenate(column, axis=1) for column in zip(*best, strict=True))
         order = np.lexsort((numbers, -scores), axis=-1)[:, : int(k)]
         return np.take_along_axis(numbers, order, axis=1)
@@ -154,7 +154,7 @@ class Metric(ABC):
     def _best_of_part(self, rows: Any, k: int, items: Any, first: int) -> tuple[IndexArray, FloatArray]:
         """Return the numbers of the k best of some items, the first of which has the number given, and their scores."""
         numbers = self.rank(rows, items, min(k, len(items)))
-        return numbers + first, np.stack([self._scores(x, items[own]) for x, own in zip(rows, numbers, strict=True)])
+        return numbers + first, np.stack([self._scores(x, items[best]) for x, best in zip(rows, numbers, strict=True)])
 
     @abstractmethod
     def _scores(self, x: Any, items: Any) -> FloatArray:

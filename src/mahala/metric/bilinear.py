@@ -24,11 +24,15 @@ class BilinearMetric(Metric):
 
     Parameters
     ----------
-    matrix : M, with a row for each feature of a query and a column for each feature of an item. A sparse one stays
-        sparse, as a `csr_array` of float32 or float64; if it is canonical CSR already it is not copied, and its arrays
-        become read-only.
-    feature_names : the name of each feature of a query
-    origin : which learner with which parameters the metric comes from; it is stored in the file
+    matrix : array or sparse matrix of shape (n_query_features, n_item_features)
+        M. A sparse one stays sparse, as a `csr_array` of float32 or float64; if it is canonical CSR already it is not
+        copied, and its arrays become read-only.
+    feature_names : sequence of str or None, default=None
+        The name of each feature of a query.
+    origin : mapping or None, default=None
+        Which learner with which parameters the metric comes from; it is stored in the file.
+    preprocessor : TablePreprocessor or None, default=None
+        With it, methods take data frames with text and gaps.
 
     Examples
     --------

@@ -35,15 +35,26 @@ class MahalanobisMetric(Metric):
 
     Parameters
     ----------
-    matrix : M, symmetric
-    threshold : the squared distance up to which a pair counts as similar; None if there is none
-    feature_names : the name of each feature
-    kernel_map : KernelMap that maps points to kernel coordinates, on which M then acts
-    origin : which learner with which parameters the metric comes from; it is stored in the file
-    scales : a number for each feature by which it is divided first, so that a metric of scaled features serves raw ones
-    unit_rows : whether points are divided by their length, after `scales`, so that distances are those of directions
-    center, radius : mean of the rows learned from, and the largest distance of one of them from it. `transform` and
-        `rank` warn of rows that are more than three times as far from it; None for no warnings.
+    matrix : array of shape (n_features, n_features)
+        M, symmetric.
+    threshold : float or None, default=None
+        The squared distance up to which a pair counts as similar.
+    kernel_map : KernelMap or None, default=None
+        Maps points to kernel coordinates, on which M then acts.
+    scales : array of shape (n_features,) or None, default=None
+        Each feature is divided by its scale first, so that a metric of scaled features serves raw ones.
+    unit_rows : bool, default=False
+        Whether points are divided by their length, after `scales`, so that distances are those of directions.
+    center : array of shape (n_features,) or None, default=None
+        Mean of the rows learned from. `transform` and `rank` warn of rows that are far from it.
+    radius : float or None, default=None
+        The largest distance of a row learned from to `center`; rows at more than three times this distance are far.
+    feature_names : sequence of str or None, default=None
+        The name of each feature.
+    origin : mapping or None, default=None
+        Which learner with which parameters the metric comes from; it is stored in the file.
+    preprocessor : TablePreprocessor or None, default=None
+        With it, methods take data frames with text and gaps.
 
     Examples
     --------
@@ -235,14 +246,18 @@ class MahalanobisMetric(Metric):
 
         Parameters
         ----------
-        pairs : Pairs of both kinds
-        y : +1 / -1 for pairs without labels of their own
-        strategy : what is as large as it can be: "accuracy"; "f_beta", the F-score of similar pairs with `beta`;
-            "max_tpr", the share of similar pairs that are found while at least `min_rate` of the dissimilar ones are
-            told apart; "max_tnr", the share of dissimilar pairs that are told apart while at least `min_rate` of the
-            similar ones are found
-        beta : weight of recall against precision in "f_beta"
-        min_rate : share from 0 to 1
+        pairs : Pairs
+            Pairs of both kinds.
+        y : array of +1 / -1 or None, default=None
+            Labels for pairs that have none.
+        strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
+            What is maximised: the accuracy; the F-score of similar pairs; the true positive rate, where the true
+            negative rate is at least `min_rate`; or the true negative rate, where the true positive rate is.
+            Similar pairs are the positive ones.
+        beta : float, default=1.0
+            Weight of recall against precision in "f_beta".
+        min_rate : float, default=0.5
+            A share from 0 to 1.
 
         Examples
         --------

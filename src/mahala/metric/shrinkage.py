@@ -32,9 +32,9 @@ class Weights(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Held-out answers: which of them are foreseen (1, or 1/2 for ties) by the candidates and without shrinkage."""
+    """Held-out answers: which of them are predicted (1, or 1/2 for ties) by the candidates and without shrinkage."""
 
-    foreseen: FloatArray
+    predicted: FloatArray
     anchors: IndexArray
 
 
@@ -97,7 +97,7 @@ def hold_out(
     anchor is in it. Folds that leave nothing to learn from, or no room or time for it, are left out.
     """
     fold_of = (np.random.default_rng(seed).permutation(int(items.max()) + 1) % FOLDS)[items]
-    foreseen, tested = [np.empty((0, len(CANDIDATES) + 1))], [np.empty(0, dtype=np.intp)]
+    predicted, tested = [np.empty((0, len(CANDIDATES) + 1))], [np.empty(0, dtype=np.intp)]
     for fold in range(FOLDS):
         test = np.flatnonzero(fold_of[0] == fold)
         train = triplets[np.flatnonzero((fold_of != fold).all(axis=0))]
@@ -112,9 +112,9 @@ def hold_out(
         shares = np.array([*CANDIDATES, 0.0])
         margins, plain_margins = (metric.margins(triplets[test])[:, np.newaxis] for metric in (learned, plain))
         mixed = (1.0 - shares) * margins + shares * _scale(train, learned, plain) * plain_margins
-        foreseen.append(np.where(mixed == 0.0, 0.5, mixed > 0.0))
+        predicted.append(np.where(mixed == 0.0, 0.5, mixed > 0.0))
         tested.append(test)
-    return HeldOut(np.concatenate(foreseen), items[0, np.concatenate(tested)])
+    return HeldOut(np.concatenate(predicted), items[0, np.concatenate(tested)])
 
 
 def gains_and_errors(values: FloatArray, reference: int, anchors: IndexArray) -> tuple[FloatArray, FloatArray]:
@@ -125,18 +125,18 @@ def gains_and_errors(values: FloatArray, reference: int, anchors: IndexArray) ->
 
 def _choose(held_out: HeldOut) -> tuple[float, str]:
     """Return the shrinkage, and a sentence unless held-out answers show that what is learned helps."""
-    foreseen, anchors = held_out
+    predicted, anchors = held_out
     n, n_anchors = len(CANDIDATES), len(np.unique(anchors))
     if n_anchors < FEWEST:
         early = f"Answers about held-out items have {n_anchors} anchors, too few to tell whether it helps"
         return CANDIDATES[0], f"{early}: metric_ has shrinkage_ {CANDIDATES[0]:g}"
-    gains, errors = gains_and_errors(foreseen[:, :n], 0, anchors)
+    gains, errors = gains_and_errors(predicted[:, :n], 0, anchors)
     best = int((gains - BETTER * errors).argmax())
-    gains, errors = gains_and_errors(foreseen[:, :n], n - 1, anchors)
+    gains, errors = gains_and_errors(predicted[:, :n], n - 1, anchors)
     if gains[best] > QUANTILE * errors[best]:
         return CANDIDATES[best], ""
-    mixed, plain, whole = (float(foreseen[:, at].mean()) for at in (best, n - 1, n))
-    shown = f"Of answers about held-out items the plain metric foresees {plain:.3f} and the learned one {whole:.3f}"
+    mixed, plain, whole = (float(predicted[:, at].mean()) for at in (best, n - 1, n))
+    shown = f"Of answers about held-out items the plain metric predicts {plain:.3f} and the learned one {whole:.3f}"
     return CANDIDATES[best], f"{shown}: metric_ mixes them, with shrinkage_ {CANDIDATES[best]:g}, to {mixed:.3f}"
 
 

@@ -4,7 +4,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from mahala.compiled.triplets import aroma as kernels
 from mahala.compiled.triplets.rows import CSR
@@ -27,24 +26,44 @@ ROUNDING = 1e-6
 
 @dataclass(eq=False, repr=False)
 class AROMA(SimilarityLearner):
-    r"""Online learning of a bilinear similarity with confidence: AROW on the matrix, with covariance Λ ⊗ Γ.
+    """Learn a bilinear similarity with confidence: AROW on the matrix M, with covariance Λ ⊗ Γ.
 
+    Parameters
+    ----------
+    r : float or "auto", default=1.0
+        Regularization: the larger, the shorter the steps and the slower confidence grows. "auto" makes the first step
+        for a typical loss as long as the C="auto" of :class:`mahala.OASIS`.
+    covariance : {"full", "diagonal"}, default="full"
+        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
+        they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
+    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state
+        See :class:`mahala.OASIS`; there is no storage "gram".
+
+    The attributes are those of :class:`mahala.OASIS`.
+
+    Notes
+    -----
     With q = x⁺ - x⁻, l = max(0, margin - xᵀMq) and s = (xᵀΛx)(qᵀΓq), each step with l > 0 is
     M ← M + l / (s + r) (Λx)(Γq)ᵀ, Λ⁻¹ ← Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and
     Γ⁻¹ ← Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ, for M of shape (d, e).
 
-    Parameters
-    ----------
-    r : float or "auto"
-        Regularization: the larger, the shorter the steps and the slower confidence grows. "auto" makes the first step
-        for a typical loss as long as the C="auto" of `OASIS`.
-    covariance : "full" or "diagonal"
-        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
-        they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
-    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state :
-        as for `OASIS`, but no "gram"
+    Λ and Γ never grow. After one row that is thousands of times as long as the others, M hardly moves any more along
+    it: scale rows to one length.
 
-    The attributes are those of `OASIS`, and so is the example.
+    References
+    ----------
+    Crammer and Chechik: Adaptive Regularization for Weight Matrices, ICML 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler, normalize
+    >>> import mahala
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = normalize(StandardScaler().fit_transform(X))
+    >>> learner = mahala.AROMA(n_triplets=5000, random_state=0).fit(X, y)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
+    0.99
     """
 
     r: Literal["auto"] | Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0
@@ -95,20 +114,13 @@ class CovarianceState(SimilarityState):
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        d, e = self.shape
-        X, Y = (
-            sp.csr_matrix((data[2], data[1], data[0]), shape=(len(data[0]) - 1, n))
-            for data, n in ((chunk.rows, d), (chunk.items, e))
-        )
-        anchor, positive, negative = chunk.numbers
-        for part in slices(len(chunk.y), block_size(2 * max(d, e), least=kernels.BLOCK)):
-            x = X[anchor[part]].toarray()
-            q = (Y[positive[part]] - Y[negative[part]]).toarray()
+        for part in slices(len(chunk.y), block_size(2 * max(self.shape), least=kernels.BLOCK)):
+            x, q = chunk.in_full(part, self.shape)
             self._take(x, q, rule, self.clock + part.start, (steps[0][part], steps[1][part], steps[2][part]))
         return len(chunk.y), 0
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
-        self.own("M", "late")
+        self.make_writable("M", "late")
         covariances = *self._Lambda.arrays(whole=len(x) > 1), *self._Gamma.arrays(whole=len(x) > 1)
         kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, *steps)
 

@@ -17,34 +17,54 @@ from mahala.support.states import Group, Number
 
 @dataclass(eq=False, repr=False)
 class LEGO(PairLearner):
-    r"""Online learning of a Mahalanobis metric from pairs that are to be at given distances.
-
-    From M = I on, each pair at distance ŷ = vᵀMv, v = x - x', moves M to the minimum of
-    D_LogDet(M', M) + η/2 (vᵀM'v - y)², where y is one target for similar pairs and a larger one for dissimilar pairs.
-    That keeps M positive definite without a projection.
+    """Learn a Mahalanobis metric from pairs that are to be at given distances: LogDet exact gradient online.
 
     Parameters
     ----------
-    eta : float
+    eta : float, default=0.1
         Learning rate η: how much a wrong distance counts against a change of M. What is large or small depends on the
         scale: only η times the square of a squared distance matters.
-    similar_target, dissimilar_target : float or "auto"
+    similar_target, dissimilar_target : float or "auto", default="auto"
         Squared distances at which similar and dissimilar pairs are to be. "auto" takes the 5th and the 95th percentile
         of the squared Euclidean distances of the first pairs that it sees: those of `fit`, or the first chunk of
         `partial_fit`. A stream that starts with a single pair takes half of its squared distance and one and a half
         times it; give numbers if you know the scale.
-    n_steps : int or "auto"
+    n_steps : int or "auto", default="auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    n_pairs, balance, record, random_state : see :class:`mahala.PA`
+    n_pairs, balance, record, random_state
+        See :class:`mahala.PA`.
 
     Attributes
     ----------
     metric_ : MahalanobisMetric, what has been learned so far
-    similar_target_, dissimilar_target_ : float, the targets in force
+    similar_target_, dissimilar_target_ : float, the targets in use
     threshold_ : float, the mean of the two targets
     history_ : History, what happened at each step; its p is |ŷ - y|
-    components_, n_steps_, n_updates_, n_mistakes_, n_skipped_ : see :class:`mahala.PA`
+    components_, n_steps_, n_updates_, n_mistakes_, n_skipped_
+        See :class:`mahala.PA`.
     loss_, squared_loss_ : float, |ŷ - y| and its square summed over all steps
+
+    Notes
+    -----
+    From M = I on, each pair at distance ŷ = vᵀMv, v = x - x', moves M to the minimum of
+    D_LogDet(M', M) + η/2 (vᵀM'v - y)², where y is one target for similar pairs and a larger one for dissimilar pairs.
+    That keeps M positive definite without a projection.
+
+    References
+    ----------
+    Jain, Kulis, Dhillon and Grauman: Online Metric Learning and Fast Similarity Search, NIPS 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import MinMaxScaler
+    >>> import mahala
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = MinMaxScaler().fit_transform(X)
+    >>> learner = mahala.LEGO(n_pairs=1000, random_state=0).fit(X, y)
+    >>> pairs = mahala.Pairs.from_labels(X, y, 1000, random_state=1)
+    >>> round(learner.score(pairs), 2)
+    0.89
     """
 
     eta: Positive = 0.1
@@ -61,7 +81,7 @@ class LEGO(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_state(self, comparisons: Pairs, known: bool) -> DefiniteState:
+    def _first_state(self, comparisons: Pairs, complete: bool) -> DefiniteState:
         low, high = self.similar_target, self.dissimilar_target
         if isinstance(low, str) or isinstance(high, str):
             low, high = targets_for(squared_distances(comparisons), low, high)

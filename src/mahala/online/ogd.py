@@ -9,17 +9,35 @@ from mahala.online.state.similarity import SimilarityRule, StepLength
 
 @dataclass(eq=False, repr=False)
 class OGD(SimilarityLearner):
-    r"""Online learning of a bilinear similarity xᵀ M x' from triplets by gradient descent.
-
-    With q = x⁺ - x⁻, each step on which the hinge loss l = max(0, margin - xᵀMq) is positive is M ← M + η x qᵀ.
+    """Learn a bilinear similarity xᵀ M x' from triplets by gradient steps of one length.
 
     Parameters
     ----------
-    eta : float or "auto"
-        Step length; "auto" as for the C of `OASIS`.
-    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`
+    eta : float or "auto", default=0.1
+        Step length; "auto" as for the C of :class:`mahala.OASIS`.
+    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state
+        See :class:`mahala.OASIS`.
 
-    The attributes are those of `OASIS`, and so is the example.
+    The attributes are those of :class:`mahala.OASIS`.
+
+    Notes
+    -----
+    With q = x⁺ - x⁻, each step on which the hinge loss l = max(0, margin - xᵀMq) is positive is M ← M + η x qᵀ.
+
+    References
+    ----------
+    Zinkevich: Online Convex Programming and Generalized Infinitesimal Gradient Ascent, ICML 2003.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler, normalize
+    >>> import mahala
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = normalize(StandardScaler().fit_transform(X))
+    >>> learner = mahala.OGD(0.1, n_triplets=5000, random_state=0).fit(X, y)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
+    0.99
     """
 
     eta: Literal["auto"] | StepLength = 0.1

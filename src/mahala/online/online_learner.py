@@ -16,7 +16,14 @@ from mahala.metric import Metric
 from mahala.online.history import RECORD, History
 from mahala.online.state.base import State
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, out_of_time, uninterrupted
+from mahala.support.contexts import (
+    all_or_nothing,
+    interrupts_kept,
+    one_at_a_time,
+    one_blas_thread,
+    out_of_time,
+    uninterrupted,
+)
 from mahala.support.display import SHOWN, tell_stream
 from mahala.support.model_files import check_matrix_shape, header_value
 from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
@@ -44,12 +51,12 @@ class OnlineLearner(Learner):
     )
 
     @abstractmethod
-    def _first_state(self, comparisons: Any, known: bool) -> State:
-        """Return the state before the first step; `comparisons` come first, or are `known` to be all of a fit."""
+    def _first_state(self, comparisons: Any, complete: bool) -> State:
+        """Return the state before the first step; `comparisons` are the first ones, or all of a fit if `complete`."""
 
     def _stored_state(self, header: dict[str, Any]) -> State:
         """Return a state that can take what is in a model file with this header."""
-        return self._first_state(None, known=False)
+        return self._first_state(None, complete=False)
 
     @abstractmethod
     def _rule(self) -> Any:
@@ -80,9 +87,9 @@ class OnlineLearner(Learner):
                 return self.partial_fit(X, y)
         check_params(self)
         self._check_params()
-        with all_or_nothing(self), one_blas_thread():
+        with all_or_nothing(self), interrupts_kept(), one_blas_thread():
             comparisons, codes = self._comparisons(X, y, reset=True, at_most=False)
-            self._begin(comparisons, known=True)
+            self._begin(comparisons, complete=True)
             self._learn(comparisons, codes)
         return self
 
@@ -94,19 +101,19 @@ class OnlineLearner(Learner):
         partitions of a bag of pairs (x, x2, similar) or triplets (query, positive, negative) of vectors.
         """
         if is_chunked(X):
-            for part, labels in (computed(*own) for own in labelled_parts(X, y)):
+            for part, labels in (computed(*chunk) for chunk in labelled_parts(X, y)):
                 if len(part):
                     self.partial_fit(part, labels)
             return self
         self._check_stream("partial_fit")
         is_new = "_model" not in vars(self)
-        with all_or_nothing(self) if is_new else nullcontext():
+        with all_or_nothing(self) if is_new else nullcontext(), interrupts_kept():
             comparisons, _ = self._comparisons(X, y, reset=is_new, at_most=True)
             if is_new:
-                self._begin(comparisons, known=False)
+                self._begin(comparisons, complete=False)
                 self._accept_params()
             with one_blas_thread():
-                prepared = self._model.prepare(comparisons, len(comparisons), known=False)
+                prepared = self._model.prepare(comparisons, len(comparisons), complete=False)
                 self._feed(prepared, len(comparisons), self._rule_in_force)
         return self
 
@@ -135,7 +142,7 @@ class OnlineLearner(Learner):
             given = partitions_of(partitions, y)
             first, labels = computed(*given[0])
             comparisons, _ = self._comparisons(first, labels, reset=True, at_most=True)
-            self._begin(comparisons, known=False)
+            self._begin(comparisons, complete=False)
             for number in range(rounds):
                 run_round(self, given, number)
         return self
@@ -160,9 +167,9 @@ class OnlineLearner(Learner):
         kind: Any = self._learns_from
         return kind._drawn(given.X, given.codes, self, self._rng, at_most), given.codes
 
-    def _begin(self, comparisons: Comparisons, known: bool) -> None:
+    def _begin(self, comparisons: Comparisons, complete: bool) -> None:
         """Start over: the state before the first step and an empty record."""
-        self._model = self._first_state(comparisons, known)
+        self._model = self._first_state(comparisons, complete)
         self._clear()
 
     def _clear(self) -> None:
@@ -201,7 +208,7 @@ class OnlineLearner(Learner):
     def _learn(self, comparisons: Any, codes: IndexArray | None) -> None:
         """Learn from all the comparisons of a fit."""
         n_steps = self._n_steps(comparisons, codes)
-        self._feed(self._model.prepare(comparisons, n_steps, known=True), n_steps, self._rule())
+        self._feed(self._model.prepare(comparisons, n_steps, complete=True), n_steps, self._rule())
         self._model.finish()
 
     def _feed(self, prepared: Any, n_steps: int, rule: Any) -> None:

@@ -59,44 +59,43 @@ class KernelParams:
 
 @dataclass(eq=False, repr=False)
 class PA(KernelParams, PairLearner):
-    r"""Passive-aggressive online learning of a Mahalanobis metric M and a threshold b.
-
-    A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1, p = 1 - y (b - d) and
-    l = max(0, p), each step is M ← M - τ y v vᵀ, b ← b + τ y, where τ is l / (1 + ‖v‖⁴) for "hard", at most C for "I",
-    l / (1 + 1/(2C) + ‖v‖⁴) for "II", and the same with p, which may be negative, for "LS".
+    """Learn a Mahalanobis metric M and a threshold b from pairs, by passive-aggressive steps.
 
     Parameters
     ----------
-    variant : {"hard", "I", "II", "LS"}
-    C : float or "auto"
+    variant : {"hard", "I", "II", "LS"}, default="I"
+        The rule of the step length τ; see Notes.
+    C : float or "auto", default=1.0
         Aggressiveness. "auto" is the paper's tuner: one pass for each of 1e-4, 1e-3, ..., 1e2, and the best model
-        counts (see `tune_by`); the value found is `C_`.
-    psd : "every", "end" or int
+        counts (see `tune_by`); the chosen value is `C_`.
+    psd : {"every", "end"} or int, default="every"
         When M ⪰ 0 and b ≥ 1 are enforced by projection: after every update (the paper's "+"), only in `metric_`
         (its "-": the stream's own M stays indefinite), or after every k-th step.
-    min_step : float
+    min_step : float, default=0.0
         Steps with |τ| below it are skipped.
-    init : "zero", "identity", "random" or MahalanobisMetric
+    init : {"zero", "identity", "random"} or MahalanobisMetric, default="zero"
         The model before the first step. With a kernel only "zero" has a meaning.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Pairs drawn from labelled rows; "auto" is the paper's 40 c (c - 1) for c classes.
-    n_steps : int or "auto"
+    n_steps : int or "auto", default="auto"
         Steps that `fit` takes, through the pairs in cycles. "auto" is one pass over given comparisons, and from
         labels the paper's rule: at least two passes over the r pairs, up to t = min(⌊n(n-2)/40⌋, 50 r) steps.
         There n counts the whole data set, half of which trains; `fit` sees the training half, so n is read as
         twice the number of rows given, and ⌊n(n-2)/40⌋ is a fifth of all pairs of training rows.
-    balance : float or None
+    balance : float or None, default=None
         Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
-    kernel : None, "linear", "rbf", "poly", "cosine", "precomputed" or callable
-        Learn in the feature space of a kernel; `kernel_params` are its parameters.
-    tune_by : {"knn", "loss"}
+    kernel : {"linear", "rbf", "poly", "cosine", "precomputed"}, callable or None, default=None
+        Learn in the feature space of a kernel.
+    kernel_params : dict or None, default=None
+        Parameters of the kernel.
+    tune_by : {"knn", "loss"}, default="knn"
         What C="auto" minimises: the leave-one-out error of the best k-NN rule, k = 1..25, on the labelled rows, or
         the cumulated hinge loss of the pass. Where only comparisons are given it is always the loss.
-    record : int or bool
-        The number of last steps that `history_` holds, at 18 bytes each; True is all of them, and False none.
-    rank_every : int or None
+    record : bool or int, default=100_000
+        Number of last steps that `history_` holds, at 18 bytes each; True for all, False for none.
+    rank_every : int or None, default=None
         Record the effective dimension of M in `history_` every so many steps.
-    random_state : int, RandomState, Generator or None
+    random_state : int, RandomState, Generator or None, default=None
 
     Attributes
     ----------
@@ -108,6 +107,17 @@ class PA(KernelParams, PairLearner):
     n_skipped_ : int, steps that were not taken because their numbers would overflow
     loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
     radius_ : float, the largest ‖v‖⁴ + 1 seen
+
+    Notes
+    -----
+    A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1, p = 1 - y (b - d) and
+    l = max(0, p), each step is M ← M - τ y v vᵀ, b ← b + τ y, where τ is l / (1 + ‖v‖⁴) for "hard", at most C for "I",
+    l / (1 + 1/(2C) + ‖v‖⁴) for "II", and the same with p, which may be negative, for "LS".
+
+    References
+    ----------
+    Pérez-Suay, Ferri and Arevalillo-Herráez: Passive-aggressive online distance metric learning and extensions,
+    Progress in Artificial Intelligence 2, 2013.
 
     Examples
     --------
@@ -161,7 +171,7 @@ class PA(KernelParams, PairLearner):
         self._check_fitted()
         return self._aggressiveness()
 
-    def _first_state(self, comparisons: Any, known: bool) -> MarginState:
+    def _first_state(self, comparisons: Any, complete: bool) -> MarginState:
         d = self.n_features_in_
         psd = {"every": 1, "end": 0}[self.psd] if isinstance(self.psd, str) else int(self.psd)
         if isinstance(self.init, str) and self.init == "zero":
@@ -182,7 +192,7 @@ class PA(KernelParams, PairLearner):
     def _stored_state(self, header: dict[str, Any]) -> MarginState:
         if self._tuned_C not in (None, *C_GRID):
             raise ModelFileError(f"header entry 'tuned_C' should be one of {C_GRID}, found {self._tuned_C}")
-        return self._first_state(None, known=False)
+        return self._first_state(None, complete=False)
 
     def _n_steps(self, comparisons: Any, codes: IndexArray | None) -> int:
         if codes is None or not isinstance(self.n_steps, str):
@@ -192,7 +202,7 @@ class PA(KernelParams, PairLearner):
 
     def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
         n_steps = self._n_steps(pairs, codes)
-        prepared = self._model.prepare(pairs, n_steps, known=True)
+        prepared = self._model.prepare(pairs, n_steps, complete=True)
         if isinstance(self.C, str):
             self._tuned_C = self._best_C(pairs, prepared, codes)
         self._feed(prepared, n_steps, self._rule())

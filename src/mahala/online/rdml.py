@@ -19,28 +19,50 @@ from mahala.support.states import Array, Integer
 
 @dataclass(eq=False, repr=False)
 class RDML(PairLearner):
-    r"""Online learning of a Mahalanobis metric that tells similar pairs, nearer than 1, from dissimilar ones.
+    """Learn a Mahalanobis metric under which similar pairs are nearer than 1 and dissimilar ones are not.
 
-    From M = I on, a pair with label y = ±1, v = x - x', at distance d = vᵀMv, leaves M as it is if y (1 - d) > 0. Else
-    M ← M - λ_t y v vᵀ, with λ_t = λ for dissimilar pairs, and at most λ for similar ones, such that M stays positive
-    definite without a projection. The border is at the squared distance 1: scale the features such that distances are
-    about as large, for instance to [0, 1].
+    The border is at the squared distance 1: scale the features such that distances are about as large, for instance to
+    [0, 1].
 
     Parameters
     ----------
-    eta : float
+    eta : float, default=0.1
         Learning rate λ.
-    n_steps : int or "auto"
+    n_steps : int or "auto", default="auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    n_pairs, balance, record, random_state : see :class:`mahala.PA`
+    n_pairs, balance, record, random_state
+        See :class:`mahala.PA`.
 
     Attributes
     ----------
     metric_ : MahalanobisMetric, what has been learned so far
     threshold_ : float, 1
     history_ : History, what happened at each step; its p is y (d - 1), and its τ is λ_t
-    components_, n_steps_, n_updates_, n_mistakes_, n_skipped_ : see :class:`mahala.PA`
+    components_, n_steps_, n_updates_, n_mistakes_, n_skipped_
+        See :class:`mahala.PA`.
     loss_, squared_loss_ : float, the loss max(0, y (d - 1)) and its square summed over all steps
+
+    Notes
+    -----
+    From M = I on, a pair with label y = ±1, v = x - x', at distance d = vᵀMv, leaves M as it is if y (1 - d) > 0. Else
+    M ← M - λ_t y v vᵀ, with λ_t = λ for dissimilar pairs, and at most λ for similar ones, such that M stays positive
+    definite without a projection.
+
+    References
+    ----------
+    Jin, Wang and Zhou: Regularized Distance Metric Learning: Theory and Algorithm, NIPS 2009.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import MinMaxScaler
+    >>> import mahala
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = MinMaxScaler().fit_transform(X)
+    >>> learner = mahala.RDML(n_pairs=1000, random_state=0).fit(X, y)
+    >>> pairs = mahala.Pairs.from_labels(X, y, 1000, random_state=1)
+    >>> round(learner.score(pairs), 2)
+    0.9
     """
 
     eta: Positive = 0.1
@@ -50,7 +72,7 @@ class RDML(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_state(self, comparisons: Any, known: bool) -> DefiniteState:
+    def _first_state(self, comparisons: Any, complete: bool) -> DefiniteState:
         return RDMLState(self.n_features_in_, 1.0)
 
 

@@ -33,6 +33,7 @@ SCALE_SAMPLE = 100
 # The parameters that may be "auto": on the scale of the similarities.
 _SCALED = ("margin", "C", "eta", "r")
 _LARGEST_SIZE = 1e100  # whose cube is a number of float64
+_SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -126,7 +127,7 @@ class SimilarityLearner(OnlineLearner):
         if not isinstance(step, str):
             return float(step)
         length = self.margin_**2 / max(self._size, 1.0 / LONGEST_STEP) ** 3
-        return min(max(length, np.finfo(np.float64).tiny), LONGEST_STEP)
+        return min(max(length, _SMALLEST), LONGEST_STEP)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)
@@ -208,7 +209,7 @@ class SimilarityLearner(OnlineLearner):
         learned_weight, plain_weight = weights.tolist()
         return lambda: replace(metric, matrix=learned_weight * metric.matrix + plain_weight * plain.matrix)
 
-    def _first_state(self, triplets: Triplets, known: bool) -> SimilarityState:
+    def _first_state(self, triplets: Triplets, complete: bool) -> SimilarityState:
         self.n_item_features_ = triplets.n_item_features
         self._weights, self._sample = None, np.empty((0, 2))
         self._gap = self._size = 1.0
@@ -220,7 +221,7 @@ class SimilarityLearner(OnlineLearner):
             storage: str = self.storage
         else:
             touched = len(triplets) * touches(triplets) / (float(shape[0]) * shape[1])
-            most = LARGE_MATRIX if known and touched > 1.0 else SMALL_MATRIX
+            most = LARGE_MATRIX if complete and touched > 1.0 else SMALL_MATRIX
             size = dense_bytes(shape, self._rule(), self.dtype)
             storage = "dense" if size <= min(most, memory_limit(self.max_memory)) else "sparse"
         model = self._model_in(storage, self._rule())

@@ -7,7 +7,7 @@ import numpy as np
 
 from mahala.feedback.gains import CrossValidation
 from mahala.feedback.query_adapter import QueryAdapter
-from mahala.report.page import Section, chart, code, facts, header, page
+from mahala.report.page import Section, chart, code, facts, header, page, table
 from mahala.support.arrays import FloatArray, IndexArray
 
 _MOST_QUERIES = 10
@@ -61,23 +61,15 @@ def _thinned(gains: FloatArray) -> list[float]:
 def _means(adapter: QueryAdapter) -> str:
     values, verdict = adapter.cross_validation_, adapter.verdict_
     ends = "" if not verdict.helps else f" <small>95 % {verdict.low:+.3f} to {verdict.high:+.3f}</small>"
-    return (
-        "<table><thead><tr><th class=n>raw</th><th class=n>learned</th><th class=n>gain</th></tr></thead><tbody><tr>"
-        f"<td class=n>{values.raw.mean():.3f}</td><td class=n><b>{values.learned.mean():.3f}</b></td>"
-        f"<td class=n>{values.gains.mean():+.3f}{ends}</td></tr></tbody></table>"
-    )
+    means = ["mean", f"{values.raw.mean():.3f}", f"<b>{values.learned.mean():.3f}</b>"]
+    return table(["", "raw", "learned", "gain"], [[*means, f"{values.gains.mean():+.3f}{ends}"]])
 
 
 def _queries(values: CrossValidation, places: IndexArray, names: Sequence[str]) -> str:
     if not len(places):
         return "<p>None.</p>"
-    gains = values.gains
-    lines = (
-        f"<tr><td>{escape(names[values.query[at]])}</td><td class=n>{values.raw[at]:.3f}</td>"
-        f"<td class=n>{values.learned[at]:.3f}</td><td class=n>{gains[at]:+.3f}</td></tr>"
-        for at in places
+    rows = (
+        [escape(names[values.query[at]]), f"{values.raw[at]:.3f}", f"{values.learned[at]:.3f}", f"{gain:+.3f}"]
+        for at, gain in zip(places, values.gains[places], strict=True)
     )
-    return (
-        "<table class=queries><thead><tr><th>query</th><th class=n>raw</th><th class=n>learned</th>"
-        f"<th class=n>gain</th></tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    )
+    return table(["query", "raw", "learned", "gain"], rows, " class=queries")

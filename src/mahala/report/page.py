@@ -8,7 +8,7 @@ and uPlot draws no points with shapes. Both files in `vendor/` are as published.
 import json
 import platform
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
@@ -72,6 +72,16 @@ def code(commands: Sequence[str]) -> str:
         f"<div class=code><pre><code>{escape(command)}</code></pre><button type=button class=copy>Copy</button></div>"
         for command in commands
     )
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
+    """Return a table of cells that are HTML; all columns but the first hold numbers."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "".join(f"<{tag}{' class=n' if at else ''}>{cell}</{tag}>" for at, cell in enumerate(cells))
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f"<table{style}><thead><tr>{line('th', titles)}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def facts(values: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mahala.data.event_files import Format, read_events
+from mahala.serve.searches import made_elsewhere
 from mahala.serve.service import Service
 from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.database import Unknown
@@ -40,7 +41,7 @@ def import_events(
     pages: Counter[str] = Counter()
     for shown, page in file.impressions(rows, vectors):
         try:
-            search = service.made_elsewhere(name, shown)
+            search = made_elsewhere(service, name, shown)
         except (ValueError, Unknown) as error:
             file.ignored[str(error)] += 1
             continue

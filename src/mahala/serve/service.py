@@ -6,15 +6,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mahala.data.events import Shown
-from mahala.feedback.signals import check_signals
 from mahala.serve.experiment.arms import Control, started
 from mahala.serve.experiment.report import Reports
-from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
 from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
@@ -23,8 +19,7 @@ from mahala.serve.store.checkpoints import Checkpoints, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
-from mahala.serve.store.rows import LogEntry, NewItem, check_vector, picked
-from mahala.serve.store.searches import Search
+from mahala.serve.store.rows import LogEntry, NewItem, check_vector
 
 log = logging.getLogger("mahala.serve")
 
@@ -32,8 +27,6 @@ log = logging.getLogger("mahala.serve")
 Encoder = Callable[[str], Any]
 # Seconds between two looks at the database for what other processes did.
 POLL = 0.25
-# Items shown for a search that are recorded, from the top.
-RECORDED = 200
 
 
 class Service:
@@ -254,66 +247,6 @@ class Service:
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
 
-    def rerank(
-        self, name: str, query: Query, candidates: Sequence[Candidate], plain: bool = False, user: str | None = None
-    ) -> tuple[int, list[Reranked]]:
-        """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order."""
-        served = self.served(name)
-        model, width = PLAIN if plain else served.model, served.collection.width
-        vectors = [
-            None if one.vector is None else check_vector(one.vector, width, f"candidates[{at}].vector")
-            for at, one in enumerate(candidates)
-        ]
-        signals = check_signals(listed_signals(candidates), len(candidates))
-        rows = self.rows(name, [one.id for one in candidates])
-        order, scores = served.reranked(query, model, rows, vectors, signals, user)
-        ranking = zip(order.tolist(), scores.tolist(), strict=True)
-        return model.version, [Reranked(candidates[at].id, score, at) for at, score in ranking]
-
-    def record(self, name: str, id: str, query: Query, shown: Sequence[str], **more: Any) -> None:
-        """Write a search in the background, so that events that come later can name its id."""
-        vector = None if query.row is not None else query.vector
-        self.writer.record(name, Search(id, shown[:RECORDED], query.row, vector, query.id, **more))
-
-    def made_elsewhere(self, name: str, event: Shown) -> Search:
-        """Return a search that another system made, to be written with the events that name it."""
-        query = self.resolve(name, event.query)
-        vector = None if query.row is not None else query.vector
-        return Search(event.search, event.items, query.row, vector, query.id, event.user, at=event.at)
-
-    def entry(
-        self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
-    ) -> LogEntry:
-        """Return the entry of the log for a query, the ids shown for it, and a reaction to each.
-
-        Items that are unknown or were deleted are left out; Unknown is raised if nothing to learn from is left.
-        A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
-        so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
-        """
-        self._check_version(name, more.get("version"))
-        found = self.rows(name, shown)
-        kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
-        if None in found and len({value for _, value in kept}) < 2:
-            raise Unknown(f"there is no item {shown[found.index(None)][:64]!r} in {name!r}; nothing is left to compare")
-        rows, values = [row for row, _ in kept], [value for _, value in kept]
-        more["signals"] = picked(more.get("signals"), [at for at, row in enumerate(found) if row is not None])
-        vector = None if query.row is not None else query.vector
-        entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
-        if kind != "pair":
-            return entry
-        if rows == [query.row]:
-            raise ValueError("a judged pair must have two different items")
-        served = self.served(name)
-        others = served.pairs.contrast(self.store, served.collection.generation, entry)
-        return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
-
-    def _check_version(self, name: str, version: int | None) -> None:
-        """Raise ValueError if a version is newer than all that there were."""
-        if version is not None and version > self.served(name).collection.version:
-            self.refresh()  # another process may have just made it
-            if version > (newest := self.served(name).collection.version):
-                raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
-
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""
         self.served(name)
@@ -334,6 +267,7 @@ class Service:
     def forget_user(self, name: str, user: str) -> int:
         """Delete what a user did and searched for, and learn again without it; return how many of both there were."""
         self.served(name)
+        self.writer.flush()  # what the user did a moment ago
         if (n := self.store.forget_user(name, user)) == 0:
             raise Unknown(f"there is nothing of a user {user[:64]!r} in {name!r}")
         return n

@@ -1,1 +1,1 @@
-"""Validation, model files, memory, signals and progress: what every room uses."""
+"""Validation, parameters, model files, memory, signals and progress, for all other folders."""

@@ -82,7 +82,7 @@ def memory_limit(max_memory: float | None) -> float:
     if address_space == resource.RLIM_INFINITY:
         return limit
     in_use = 0.0
-    with suppress(OSError):  # where the system does not tell
+    with suppress(OSError):  # where the system does not report it
         in_use = float(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     return min(limit, float(address_space) - in_use)
 

@@ -133,6 +133,37 @@ class uninterrupted:
         self._waiting = True
 
 
+class interrupts_kept:
+    """A context that raises at its end what Ctrl-C raised inside of it, if that was lost there.
+
+    Python drops exceptions that are raised in a finalizer or in the callback of a weak reference, and Ctrl-C may come
+    there: scikit-learn's first check of rows looks for plugins in ZIP files, whose class has a finalizer.
+    """
+
+    __slots__ = ("_before", "_raised")
+
+    def __enter__(self) -> None:
+        self._raised: BaseException | None = None
+        self._before: Any = signal.getsignal(signal.SIGINT) if threading.current_thread() is _MAIN else None
+        if callable(self._before):
+            _set_handler(signal.SIGINT, self._handle)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if callable(self._before) and signal.getsignal(signal.SIGINT) == self._handle:
+            _set_handler(signal.SIGINT, self._before)
+        raised, self._raised = self._raised, None
+        if kind is None and raised is not None:
+            raise raised
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        _set_handler(signal.SIGINT, self._before)
+        try:
+            self._before(number, frame)
+        except BaseException as error:
+            self._raised = error
+            raise
+
+
 class one_blas_thread(ContextDecorator):
     """A context in which BLAS runs on one thread; contexts may be nested and may overlap between threads.
 
@@ -150,7 +181,7 @@ class one_blas_thread(ContextDecorator):
                 _limited[id(self)] = threading.get_ident(), sys._getframe(1)
                 if not _before:
                     _before.extend(library.get_num_threads() for library in _libraries())
-                    _set([1] * len(_before))
+                _set([1] * len(_before))
         except BaseException:  # Ctrl-C that waited
             self.__exit__()
             raise
@@ -159,8 +190,7 @@ class one_blas_thread(ContextDecorator):
         with uninterrupted(), _lock:
             _limited.pop(id(self), None)
             _drop_abandoned()
-            if _before and not _limited:
-                _set(_before)
+            if _before and not _limited and _set(_before):
                 _before.clear()
 
 
@@ -181,10 +211,13 @@ def _libraries() -> list[Any]:
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def _set(counts: list[int]) -> None:
-    for library, before, count in zip(_libraries(), _before, counts, strict=True):
-        if before != 1:
-            library.set_num_threads(count)
+def _set(counts: list[int]) -> bool:
+    """Set the numbers of threads; return whether they are so: OpenBLAS ignores some calls from threads but the main."""
+    rows = zip(_libraries(), counts, _before, strict=True)
+    changes = [(library, count) for library, count, before in rows if before != 1]
+    for library, count in changes:
+        library.set_num_threads(count)
+    return all(library.get_num_threads() == count for library, count in changes)
 
 
 def _forget() -> None:
@@ -268,7 +301,7 @@ class TimeLimit:
         self._end = -math.inf
 
     def reached(self) -> bool:
-        """Whether the time is over; whoever asks must stop then."""
+        """Return whether the time is over; the caller must stop then."""
         self.stopped |= self._clock() >= self._end
         return self.stopped
 

@@ -155,9 +155,9 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
     """Return the entry `key` of a header that was read; raise ModelFileError unless it has one of the types `kinds`."""
     value = header.get(key)
     if key not in header or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        found = repr(value)[:40] if key in header else "nothing"
+        given = repr(value)[:40] if key in header else "nothing"
         wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ModelFileError(f"header entry {key!r} should be {wanted}, found {found}")
+        raise ModelFileError(f"header entry {key!r} should be {wanted}, found {given}")
     return value
 
 
@@ -169,8 +169,8 @@ def array_value(arrays: Arrays, key: str, dtype: DTypeLike, shape: tuple[int | N
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
     if array.dtype != dtype or not fits:
         wanted = "×".join("any" if length is None else str(length) for length in shape)
-        found = f"{array.dtype} of shape {'×'.join(map(str, array.shape))}"
-        raise ModelFileError(f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, found {found}")
+        given = f"{array.dtype} of shape {'×'.join(map(str, array.shape))}"
+        raise ModelFileError(f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, found {given}")
     return array
 
 
@@ -189,9 +189,9 @@ def finite(array: NDArray[Any], key: str) -> NDArray[Any]:
 def check_matrix_shape(arrays: Arrays, shape: tuple[int, int]) -> None:
     """Raise ModelFileError unless the matrix of a model is there and has this shape, before room for it is made."""
     matrix = arrays.get("model.planes", arrays.get("model.M"))
-    found = "none" if matrix is None else f"{matrix.shape[0]} × {matrix.shape[-1]}" if matrix.ndim > 1 else "a vector"
-    if found != f"{shape[0]} × {shape[1]}":
-        raise ModelFileError(f"its model should be a matrix of {shape[0]} × {shape[1]} features, found {found}")
+    shown = "none" if matrix is None else f"{matrix.shape[0]} × {matrix.shape[-1]}" if matrix.ndim > 1 else "a vector"
+    if shown != f"{shape[0]} × {shape[1]}":
+        raise ModelFileError(f"its model should be a matrix of {shape[0]} × {shape[1]} features, found {shown}")
 
 
 def number_value(header: Mapping[str, object], key: str, least: float = -math.inf) -> float:
@@ -223,14 +223,14 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
         version = header_value(document, "version", int)
         if version > FORMAT_VERSION:
             raise ModelFileError(f"its format version {version} is newer than {FORMAT_VERSION}: upgrade mahala")
-        found = header_value(document, "content", str)
+        kind = header_value(document, "content", str)
         header: dict[str, object] = header_value(document, "header", dict)
     except ModelFileError as error:
         raise ModelFileError(f"{path} cannot be read: {error}") from None
-    if found not in _CONTENTS:
-        raise ModelFileError(f"{path} holds {found[:40]!r}, which is neither a metric nor a learner")
-    if content not in (None, found):
-        raise ModelFileError(f"{path} holds a {found}, not a {content}: read it with mahala.load")
+    if kind not in _CONTENTS:
+        raise ModelFileError(f"{path} holds {kind[:40]!r}, which is neither a metric nor a learner")
+    if content not in (None, kind):
+        raise ModelFileError(f"{path} holds a {kind}, not a {content}: read it with mahala.load")
     return header
 
 

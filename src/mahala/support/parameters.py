@@ -175,13 +175,13 @@ def set_config(**settings: Any) -> None:
 
     Parameters
     ----------
-    engine : "cpu", a device of PyTorch such as "cuda", a Client of dask.distributed, or None
+    engine : "cpu", a device of PyTorch such as "cuda", a Client of dask.distributed, or None, default=None
         Where learners that fit all the data compute their sums, and where nearest neighbours are searched. None is
         "cpu", the cores of this machine. Dask arrays are computed by Dask, whatever the engine; its workers then use
         the device named here, or else that of `set_config` on the worker.
-    tf32 : bool
+    tf32 : bool, default=False
         Whether matrix products of float32 on a GPU round their factors to 11 bits, which is faster.
-    n_threads : int or None
+    n_threads : int or None, default=None
         Number of threads of a computation. None for OMP_NUM_THREADS, or without it the number of cores that the
         process may use.
     """

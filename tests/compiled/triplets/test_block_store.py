@@ -23,9 +23,8 @@ INITIAL = (1.0, 0.0)
 
 
 def dumped(full, width):
-    indptr = np.zeros(len(full.log) + 1, dtype=np.int64)
-    dump(full, width, True, indptr, np.empty(0, dtype=np.int32), np.empty(0))
-    columns, payload = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1] * width)
+    indptr, n = np.zeros(len(full.log) + 1, dtype=np.int64), full.tails[ENTRIES]
+    columns, payload = np.empty(n, dtype=np.int32), np.empty(n * width)
     dump(full, width, True, indptr, columns, payload)
     return indptr, columns, payload
 

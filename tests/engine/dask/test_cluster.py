@@ -105,8 +105,8 @@ def test_the_leading_direction_of_edges(most_formed, monkeypatch):
     rng = np.random.default_rng(0)
     left, right = rng.integers(0, 300, size=(2, 500))
     weights = rng.normal(size=500)
-    found = DaskCluster().edge_graph(rows()[0].rechunk({1: -1}), left, right).leading(weights)
-    expected = Cores().edge_graph(X, left, right).leading(weights)
+    found = DaskCluster().edge_graph(rows()[0].rechunk({1: -1}), left, right)(weights)
+    expected = Cores().edge_graph(X, left, right)(weights)
     assert abs(found @ expected) == pytest.approx(1.0, abs=1e-9)
 
 

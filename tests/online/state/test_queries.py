@@ -53,6 +53,6 @@ def test_steps_for_a_query_are_those_of_its_triplets(learner, seed):
 
 def test_products_before_the_first_step_are_those_of_the_start():
     learner = mahala.OASIS(average=True).partial_fit(Triplets(np.eye(3), [0], [1], [2]))
-    learner._begin(Triplets(np.eye(3), [0], [1], [2]), known=False)
+    learner._begin(Triplets(np.eye(3), [0], [1], [2]), complete=False)
     for product in learner._model.products(np.array([1.0, 2.0, 3.0])):
         np.testing.assert_array_equal(product, [1.0, 2.0, 3.0])

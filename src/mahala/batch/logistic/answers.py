@@ -224,7 +224,7 @@ def fit_map(
     return last._replace(reason=reason)
 
 
-def foreseen_margins(answers: Answers, Z: RealArray, threshold: float) -> FloatArray:
+def predicted_margins(answers: Answers, Z: RealArray, threshold: float) -> FloatArray:
     """Return by how much mapped rows agree with each answer."""
 
     def squared(pairs: IndexArray) -> FloatArray:

@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 
 from mahala.batch.logistic.answers import PENALTY, Answers, LogisticLoss
+from mahala.batch.logistic.prior_space import prior_map
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import Model, Run
 from mahala.comparisons.pairs import draw_pairs
@@ -33,19 +34,6 @@ SAMPLE = 2_000
 CHECKPOINT_SECONDS = 30.0
 
 
-class Settings(NamedTuple):
-    """Parameters of LogisticMetric."""
-
-    n_components: int | None
-    lam: Literal["auto"] | float
-    noise: float
-    n_pairs: Literal["auto"] | int
-    batch_size: Literal["auto"] | int
-    max_iter: int
-    checkpoint: str | None
-    seed: int
-
-
 class Sample(NamedTuple):
     """Comparisons of a sample, the prior and the first map of its space."""
 
@@ -55,31 +43,27 @@ class Sample(NamedTuple):
 
 
 def fit_in_minibatches(
-    data: LabelledRows | Answers,
-    settings: Settings,
-    run: Run,
-    *,
-    warm: Model | None,
-    prior_map: Callable[[RealArray], FloatArray | None],
+    data: LabelledRows | Answers, learner: Any, run: Run, *, seed: int, warm: Model | None
 ) -> tuple[str, float]:
     """Minimise the objective of `fit_map` in steps on minibatches; return the stop reason and the penalty.
 
-    Of rows with class labels, pairs are drawn, half of them within classes.
+    Of rows with class labels, pairs are drawn, half of them within classes. The parameters are those of a
+    `LogisticMetric`.
     """
     X = data.X
     n = X.shape[0] if isinstance(data, LabelledRows) else data.size
-    n_pairs = settings.n_pairs if not isinstance(settings.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
-    size = settings.batch_size if not isinstance(settings.batch_size, str) else _auto_size(n_pairs)
+    n_pairs = learner.n_pairs if not isinstance(learner.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
+    size = learner.batch_size if not isinstance(learner.batch_size, str) else _auto_size(n_pairs)
     size = max(2, min(size, n_pairs)) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
     n_steps = -(-n_pairs // size)
     n_answers = n_pairs if isinstance(data, LabelledRows) else float(data.weights.sum())
-    lam = PENALTY / n_answers if isinstance(settings.lam, str) else settings.lam
+    lam = PENALTY / n_answers if isinstance(learner.lam, str) else learner.lam
     about = {"n_rows": X.shape[0], "n_features": X.shape[1], "n_steps": n_steps, "batch_size": size, "lam": lam}
-    checkpoint = Checkpoint(settings.checkpoint, about | {"components": settings.n_components, "noise": settings.noise})
-    seed, state = checkpoint.read(run, settings.seed)
-    sample = _sample(data, settings.n_components, np.random.default_rng(seed), prior_map)
-    loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), settings.noise)
-    problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, settings.noise, n_steps)
+    checkpoint = Checkpoint(learner.checkpoint, about | {"components": learner.n_components, "noise": learner.noise})
+    seed, state = checkpoint.read(run, seed)
+    sample = _sample(data, learner, np.random.default_rng(seed))
+    loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), learner.noise)
+    problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, learner.noise, n_steps)
     given = data.codes if isinstance(data, LabelledRows) else GivenComparisons(data.near, data.far, data.weights)
     if state is None and warm is not None:
         state = _warm_state(warm, sample, loss.temperature)
@@ -91,7 +75,7 @@ def fit_in_minibatches(
         learned: Model = {"L": A if sample.prior is None else A @ sample.prior}
         return learned | ({"threshold": np.array([descent.threshold])} if sample.answers.has_threshold else {})
 
-    n_rounds, stopped = min(settings.max_iter, n_steps), False
+    n_rounds, stopped = min(learner.max_iter, n_steps), False
     while descent.n_done < n_steps and not stopped:
         end = -(-(len(run.objectives) + 1) * n_steps // n_rounds)
         objective = batches.run(end - descent.n_done)
@@ -109,12 +93,8 @@ def _auto_size(n_pairs: int) -> int:
     return int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
 
 
-def _sample(
-    data: LabelledRows | Answers,
-    n_components: int | None,
-    rng: np.random.Generator,
-    prior_map: Callable[[RealArray], FloatArray | None],
-) -> Sample:
+def _sample(data: LabelledRows | Answers, learner: Any, rng: np.random.Generator) -> Sample:
+    n_components = learner.n_components
     most = max(SAMPLE, 2 * (n_components or 0))
     if isinstance(data, LabelledRows):
         left, right, similar = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
@@ -126,7 +106,7 @@ def _sample(
         rows, numbers = np.unique(np.concatenate([chosen.near, chosen.far]), return_inverse=True)
         numbers = numbers.reshape(4, -1) - int(rows[0] < 0)
         answers = chosen._replace(X=_floats(data.X, rows[rows >= 0]), near=numbers[:2], far=numbers[2:])
-    prior = prior_map(answers.X)
+    prior = prior_map(learner.prior, answers.X)
     Z = answers.X if prior is None else product(answers.X, prior.T)
     d = Z.shape[1]
     start = np.eye(d) if n_components is None else _leading_axes(Z[rng.permutation(len(Z))[:most]], n_components)

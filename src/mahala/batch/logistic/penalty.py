@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mahala.batch.logistic.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, foreseen_margins
+from mahala.batch.logistic.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, predicted_margins
 from mahala.batch.run import Run
 from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.judge import Verdict, choose, judge, standard_errors
@@ -16,7 +16,7 @@ _DEFAULT = 1 + MULTIPLES.index(1.0)  # after the prior
 FOLDS = 5
 # The folds see at most so many answers, and their fits take at most so many iterations.
 MOST_JUDGED, MOST_ITERATIONS = 4_000, 100
-# With fewer items the folds tell nothing.
+# With fewer items, folds are not used.
 FEWEST_ITEMS = 6
 
 
@@ -30,11 +30,10 @@ class Choice(NamedTuple):
 def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.random.Generator) -> Choice:
     """Choose the penalty by folds over items: learn without the items of a fold, test the answers about them.
 
-    Few answers tell folds little, so the default penalty stands unless they tell against it: unless another candidate
-    has a gain over it whose lower bound is above 0. Then the largest penalty is taken whose value is within a standard
-    error of the best one.
+    Folds of few answers are noisy. So the default penalty stays unless another candidate has a gain over it whose lower
+    bound is above 0. Then the largest penalty is taken whose value is within a standard error of the best one.
     """
-    measure, units = "answers foreseen", "items"
+    measure, units = "answers predicted", "items"
     if answers.size > MOST_JUDGED:
         answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
     answers = answers.compact()
@@ -79,7 +78,7 @@ def _against_default(values: FloatArray, items: IndexArray) -> int:
 
 
 def _used(verdict: Verdict) -> Verdict:
-    """Return the verdict of folds that cannot tell whether the learned metric, which is used, helps."""
+    """Return a verdict of "too early to tell", after which the learned metric is used."""
     change = f"{verdict.gain:+.3f} {verdict.measure} (95 % interval {verdict.low:+.3f} to {verdict.high:+.3f})"
     seen = f"{change} on {verdict.n:,} {verdict.units} not learned from." if verdict.high > verdict.low else ""
     text = f"Too early to tell: {seen or 'too few items were compared.'} The learned metric is used, near the prior."
@@ -87,7 +86,7 @@ def _used(verdict: Verdict) -> Verdict:
 
 
 def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:
-    """Return whether the prior, and maps learned with each penalty, foresee the answers: 1, 0, or 1/2 for ties."""
+    """Return whether the prior, and maps learned with each penalty, predict the answers: 1, 0, or 1/2 for ties."""
     columns, fit, fits = [], None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
     for multiple in MULTIPLES:
         penalty = multiple * PENALTY / float(train.weights.sum())
@@ -96,6 +95,6 @@ def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> Fl
         fit = fit_map(train, start, penalty, noise, run, warm=fit, to_model=lambda fit: {"L": fit.A}, **options)  # type: ignore[arg-type]
         fits.append(fit)
     for fit in fits:
-        margins = foreseen_margins(test, test.X @ fit.A.T, fit.threshold)
+        margins = predicted_margins(test, test.X @ fit.A.T, fit.threshold)
         columns.append(np.where(margins == 0.0, 0.5, margins > 0.0))
     return np.stack(columns, axis=1)

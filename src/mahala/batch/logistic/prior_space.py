@@ -1,10 +1,28 @@
 """The space in which a prior metric is the Euclidean distance."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
+from mahala.batch.whitening import covariances, whiten_varying
+from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray
+
+Prior = Literal["identity", "covariance"] | MahalanobisMetric | None
+
+
+def prior_map(prior: Prior, X: RealArray) -> FloatArray | None:
+    """Return the map into the space in which the prior is the Euclidean distance; None for the identity."""
+    if prior is None or prior == "identity":
+        return None
+    if isinstance(prior, str):
+        scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
+        tol = max(X.shape) * float(np.finfo(X.dtype).eps)
+        return scatter.in_features(whiten_varying(scatter.total, tol)[::-1])  # the largest variance first
+    if prior.kernel_map is not None or prior.unit_rows or prior.n_features_in != X.shape[1]:
+        problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel or unit rows"
+        raise ValueError(f"{problem}, got {prior!r}")
+    return prior.components if prior.scales is None else prior.components / prior.scales
 
 
 class Coordinates(NamedTuple):
@@ -18,6 +36,21 @@ class Coordinates(NamedTuple):
     mean: FloatArray
     prior: FloatArray | None
     span: FloatArray | None
+
+    @classmethod
+    def of(cls, X: RealArray, prior: Prior, n_components: int | None) -> Self:
+        """Return coordinates of rows that span what the rows do."""
+        if (X[0] == X).all():
+            raise ValueError("X must have rows that differ, but all rows that are compared are equal")
+        coordinates = cls(X.mean(axis=0, dtype=np.float64), prior_map(prior, X), None)
+        Z = coordinates.rows(X)
+        n, d = Z.shape
+        if prior == "covariance" or (n > d and n_components is None):
+            return coordinates
+        # The penalty keeps out what the rows do not span, so nothing is lost.
+        _, lengths, axes = np.linalg.svd(Z.astype(np.float64), full_matrices=False)
+        kept = lengths > max(n, d) * np.finfo(X.dtype).eps * lengths.max(initial=0.0)
+        return coordinates._replace(span=axes[kept].T)
 
     def rows(self, X: RealArray) -> RealArray:
         """Return the coordinates of rows."""

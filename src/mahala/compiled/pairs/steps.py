@@ -111,8 +111,8 @@ def stream_sparse(
 ) -> float:
     """Take the same steps over the rows of a CSR matrix of differences; a step touches nnz(v)² entries of M."""
     for t in range(len(y)):
-        own = slice(indptr[t], indptr[t + 1])
-        columns, values = indices[own], data[own]
+        entries = slice(indptr[t], indptr[t + 1])
+        columns, values = indices[entries], data[entries]
         norm2 = dist = 0.0
         for i in range(len(values)):
             row = M[columns[i]]

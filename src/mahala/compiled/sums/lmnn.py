@@ -106,7 +106,7 @@ def find_near(
     radius: RealArray,
     codes: IndexArray,
     ends: IndexArray,
-    found: NDArray[np.int32],
+    near_rows: NDArray[np.int32],
 ) -> int:
     """Find pairs of rows i = first, ... and l = second, ..., l > i, one of which is within the radius of the other.
 
@@ -114,12 +114,12 @@ def find_near(
     can add to a squared distance; `radius` is squared too. Return how many were found.
     """
     if products.size > FEW_PAIRS:
-        return _find_near(products, first, second, norms, radius, codes, ends, found)
+        return _find_near(products, first, second, norms, radius, codes, ends, near_rows)
     i, l = first + np.arange(products.shape[0])[:, np.newaxis], second + np.arange(products.shape[1])
     squared = norms[i] + norms[l] - 2 * products
     near = (l > i) & (codes[i] != codes[l]) & ((squared < radius[i]) | (squared < radius[l]))
     ends[1:] = near.sum(axis=1).cumsum()
-    found[: ends[-1]] = second + near.nonzero()[1]
+    near_rows[: ends[-1]] = second + near.nonzero()[1]
     return int(ends[-1])
 
 
@@ -132,12 +132,12 @@ def _find_near(
     radius: RealArray,
     codes: IndexArray,
     ends: IndexArray,
-    found: NDArray[np.int32],
+    near_rows: NDArray[np.int32],
 ) -> int:
     count, n = 0, products.shape[1]
     for a in range(products.shape[0]):
         i = first + a
-        own, norm, own_radius = codes[i], norms[i], radius[i]
+        code, norm, row_radius = codes[i], norms[i], radius[i]
         for start in range(max(0, i + 1 - second), n, CHUNK):
             stop = min(n, start + CHUNK)
             inner, outer = products[a, start:stop], slice(second + start, second + stop)
@@ -146,14 +146,14 @@ def _find_near(
             hits = 0
             for b in range(inner.shape[0]):
                 squared = norm + other[b] - 2 * inner[b]
-                near = (squared < own_radius) | (squared < other_radius[b])
-                hits += near & (other_code[b] != own)
+                near = (squared < row_radius) | (squared < other_radius[b])
+                hits += near & (other_code[b] != code)
             if hits > 0:
                 for b in range(inner.shape[0]):
                     squared = norm + other[b] - 2 * inner[b]
-                    near = (squared < own_radius) | (squared < other_radius[b])
+                    near = (squared < row_radius) | (squared < other_radius[b])
                     # Always written, but counted only if it holds: a branch would often be mispredicted.
-                    found[count] = second + start + b
-                    count += near & (other_code[b] != own)
+                    near_rows[count] = second + start + b
+                    count += near & (other_code[b] != code)
         ends[a + 1] = count
     return count

@@ -187,8 +187,8 @@ def _between(
     total, count = 0.0, 0
     for i in range(products.shape[0]):
         row = products[i]
-        norm, code, own = x_norms[i], x_codes[i], one if x_weights is None else x_weights[i]
-        ones, roots, squares, found = zero, zero, zero, 0
+        norm, code, x_weight = x_norms[i], x_codes[i], one if x_weights is None else x_weights[i]
+        ones, roots, squares, n_terms = zero, zero, zero, 0
         for j in range(i + 1 if diagonal else 0, len(row)):
             q = norm + y_norms[j] - two * row[j]
             q = max(q, zero)
@@ -196,15 +196,15 @@ def _between(
             root = np.sqrt(q)
             apart = q > slack * (norm + y_norms[j]) + tiny
             weight = one if y_weights is None else y_weights[j]
-            row[j] = own * weight * (half / root + linear) if here & apart else zero
+            row[j] = x_weight * weight * (half / root + linear) if here & apart else zero
             ones += weight if here else zero
             roots += weight * root if here else zero
             squares += weight * q if here else zero
-            found += here
+            n_terms += here
         if diagonal:
             row[: i + 1] = zero
-        total += own * (a * ones + b * roots + c * squares)
-        count += found
+        total += x_weight * (a * ones + b * roots + c * squares)
+        count += n_terms
     return total, count
 
 

@@ -91,18 +91,18 @@ def _weigh(
             least_of[span] = least
             nearest = min(nearest, least)
         limit = nearest + cuts[i]
-        all_weight, own = 0.0, 0.0
+        all_weight, same_weight = 0.0, 0.0
         for span in range(len(least_of)):
             matters = least_of[span] <= limit
             for j in range(span * SPAN, min(span * SPAN + SPAN, n)):
                 if matters and row[j] <= limit:
                     row[j] = np.exp(nearest - row[j])
                     all_weight += row[j]
-                    own += row[j] if codes[j] == codes[i] else zero
+                    same_weight += row[j] if codes[j] == codes[i] else zero
                     count += 1
                 else:
                     row[j] = zero
-        p = own / all_weight
+        p = same_weight / all_weight
         total += p
         # The factors of the weights of its own class and of others.
         same, other = number((p - 1.0) / all_weight), number(p / all_weight)

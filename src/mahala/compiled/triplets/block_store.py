@@ -195,11 +195,10 @@ def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, in
 def dump(
     store: Store, width: int, keep_zeros: bool, indptr: IntArray, columns: NDArray[np.int32], payload: RealArray
 ) -> None:
-    """Write the stored entries row by row in the order of their columns; with empty `columns` only `indptr` is written.
+    """Write the stored entries row by row in the order of their columns.
 
     Without `keep_zeros`, entries off the diagonal whose value is zero are skipped.
     """
-    count_only = len(columns) == 0
     n = 0
     for row in range(len(store.log)):
         n_slots = 0 if store.log[row] < 0 else 1 << store.log[row]
@@ -209,8 +208,7 @@ def dump(
             if store.table[2 * (first + k)] != ZERO:
                 keys[n_used] = block_of(store.table[2 * (first + k) + 1]) * n_slots + k
                 n_used += 1
-        if not count_only:  # where a block lies depends on when it came
-            keys[:n_used].sort()
+        keys[:n_used].sort()  # where a block lies depends on when it came
         for key in keys[:n_used]:
             slot = first + key % n_slots
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
@@ -220,10 +218,9 @@ def dump(
                 bits ^= bit
                 column = block_of(word) * 64 + count_bits(bit - ONE)
                 if keep_zeros or store.payload[at] != 0.0 or column == row:
-                    if not count_only:
-                        columns[n] = column
-                        for k in range(width):
-                            payload[n * width + k] = store.payload[at + k]
+                    columns[n] = column
+                    for k in range(width):
+                        payload[n * width + k] = store.payload[at + k]
                     n += 1
                 at += width
         indptr[row + 1] = n

@@ -15,7 +15,8 @@ as in `lazy_dense`.
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets.rows import CSR, ByRow, Layout, Penalty, StepRule, late, shrink, step_length
+from mahala.compiled.pairs.steps import dot
+from mahala.compiled.triplets.rows import ByRow, Layout, Penalty, StepRule, late, step_length
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 # Rows of M whose part in a score is summed up at a time: the sum does not depend on the number of threads.
@@ -221,70 +222,53 @@ def sweep(
 
 @kernel
 def decide(
-    rows: CSR,
-    anchors: IntArray,
-    Q: RealArray,
-    scores: FloatArray,
+    x: FloatArray,
+    q: FloatArray,
+    X: RealArray,
+    W: RealArray,
+    products: FloatArray,
     unit: float,
     rule: StepRule,
     left: FloatArray,
     right: FloatArray,
     shrinkage: tuple[float, float],
-    places: IntArray,
-    products: FloatArray,
-    X: RealArray,
-    W: RealArray,
-    weights: RealArray,
     p: FloatArray,
     tau: FloatArray,
     predicted: SignArray,
+    scores: FloatArray,
 ) -> int:
     """Find the lengths of the steps of a block from scores under the lengths in `tau`; return how many were others.
 
     A term of length 1 has about `unit` as the factor of x qᵀ. `products` are (xᵀx')(qᵀq') of every two triplets, or
-    empty with Λ and Γ, which change from step to step. The terms are written to `weights`, X = XΛ and W = QΓ. The
-    arguments that `lazy_sparse.stream` has, too, are described there.
+    empty with Λ and Γ, which change from step to step; then X = xΛ and W = qΓ are written. The other arguments are
+    those of `lazy_sparse.stream`.
     """
-    indptr, columns, values = rows
-    n_features = Q.shape[1]
-    changed = np.empty(len(anchors), dtype=np.int64)
-    changes = np.empty(len(anchors))
-    n_changed = n = 0
-    for t in range(len(anchors)):
-        first, stop, q = indptr[anchors[t]], indptr[anchors[t] + 1], Q[t]
+    changed, changes = np.empty(len(tau), dtype=np.int64), np.empty(len(tau))
+    n_changed = 0
+    for t in range(len(tau)):
         score = scores[t]
         for k in range(n_changed):
             s = changed[k]
-            if len(products):
-                score += unit * changes[k] * products[t, s]
-                continue
-            x_dot = q_dot = 0.0
-            for i in range(first, stop):
-                x_dot += values[i] * X[s, columns[i]]
-            for j in range(n_features):
-                q_dot += q[j] * W[s, j]
-            score += unit * changes[k] * x_dot * q_dot
+            product = products[t, s] if len(products) else dot(x[t], X[s]) * dot(q[t], W[s])
+            score += unit * changes[k] * product
         x_norm = q_norm = 0.0
-        for i in range(first, stop):
-            x_norm += values[i] * values[i] * (left[columns[i]] if len(left) else 1.0)
-        for j in range(n_features):
-            W[t, j] = q[j] * (right[j] if len(left) else 1.0)
-            q_norm += q[j] * np.float64(W[t, j])
+        if len(left):
+            for i in range(len(left)):
+                X[t, i] = x[t, i] * left[i]
+                x_norm += x[t, i] * x[t, i] * left[i]
+            for j in range(len(right)):
+                W[t, j] = q[t, j] * right[j]
+                q_norm += q[t, j] * q[t, j] * right[j]
         predicted[t] = 1 if score > 0.0 else -1
         p[t] = rule[4] - score
         before = tau[t]
-        tau[t] = step_length(p[t], x_norm * q_norm, rule)
+        tau[t] = step_length(p[t], products[t, t] if len(products) else x_norm * q_norm, rule)
         if tau[t] != before:
             changed[n_changed], changes[n_changed] = t, tau[t] - before
             n_changed += 1
-        X[t] = 0.0
-        for i in range(first, stop):
-            X[t, columns[i]] = values[i] * (left[columns[i]] if len(left) else 1.0)
-            weights[places[n]] = tau[t] * X[t, columns[i]]
-            n += 1
         if len(left) and tau[t] != 0.0:
-            shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
-            growth = shrinkage[1] * x_norm
-            for j in range(n_features):
-                right[j] /= 1.0 + growth * q[j] * q[j] * right[j]
+            for i in range(len(left)):
+                left[i] /= 1.0 + shrinkage[0] * q_norm * x[t, i] * x[t, i] * left[i]
+            for j in range(len(right)):
+                right[j] /= 1.0 + shrinkage[1] * x_norm * q[t, j] * q[t, j] * right[j]
     return n_changed

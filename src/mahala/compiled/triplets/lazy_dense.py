@@ -18,7 +18,6 @@ from mahala.compiled.triplets.rows import (
     late,
     late_sum,
     step_length,
-    sum_of,
 )
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
@@ -153,54 +152,3 @@ def stream(
             for j in range(n):
                 column = j if columns is None else columns[j]
                 right[column] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[column]
-
-
-@kernel
-def add_products(
-    planes: RealArray,
-    penalty: Penalty | None,
-    adaptive: bool | None,
-    clock: int,
-    x: FloatArray,
-    last: FloatArray,
-    sums: FloatArray,
-) -> None:
-    """Add xᵀM before step `clock` to `last`, and that of the sum of the models so far to `sums`.
-
-    Without thresholds `penalty` is None, and without AdaGrad `adaptive`.
-    """
-    for row in range(len(x)):
-        if x[row] != 0.0:
-            m, written, rest, S = planes[row, 0], planes[row, 1], planes[row, -2], planes[row, -1]
-            if penalty is None:
-                _add_plain_products(m, written, rest, S, clock - 1.0, x[row], last, sums)
-                continue
-            for column in range(len(sums)):
-                value, steps = np.float64(m[column]), clock - written[column]
-                total, theta = sum_of(S, column, rest, column), threshold(planes, row, column, penalty, adaptive)
-                last[column] += x[row] * late(value, steps * theta)
-                sums[column] += x[row] * (total + late_sum(value, steps - 1.0, theta))
-
-
-@helper
-def _add_plain_products(
-    m: RealArray,
-    written: RealArray,
-    rest: RealArray,
-    S: RealArray,
-    before: float,
-    x: float,
-    last: FloatArray,
-    sums: FloatArray,
-) -> None:
-    """Add x times a row of M, and of its sum; in loops without branches, which are vectorised."""
-    if S.itemsize == 8:
-        for column in range(len(sums)):
-            product = x * m[column]
-            last[column] += product
-            sums[column] += x * S[column] + (before - written[column]) * product
-        return
-    for column in range(len(sums)):
-        product = x * np.float64(m[column])
-        last[column] += product
-        sums[column] += x * sum_of(S, column, rest, column) + (before - written[column]) * product

@@ -77,41 +77,6 @@ def difference(items: CSR, positive: int, negative: int, q_columns: IntArray, q_
 
 
 @kernel
-def lay_out(
-    rows: CSR,
-    items: CSR,
-    anchors: IntArray,
-    positives: IntArray,
-    negatives: IntArray,
-    starts: IntArray,
-    steps: IntArray,
-    values: RealArray,
-    places: IntArray,
-    Q: RealArray,
-) -> None:
-    """Write the entries of the triplets' x by features, as in `ByRow`, and their places there; and each q in full."""
-    indptr, columns, x = rows
-    starts[:] = 0
-    for anchor in anchors:
-        for i in range(indptr[anchor], indptr[anchor + 1]):
-            starts[columns[i] + 1] += 1
-    for row in range(len(starts) - 1):
-        starts[row + 1] += starts[row]
-    fill = starts.copy()
-    n = 0
-    q_columns, q_values = np.empty(2 * Q.shape[1], dtype=np.int64), np.empty(2 * Q.shape[1])
-    Q[:] = 0.0
-    for t in range(len(anchors)):
-        for i in range(indptr[anchors[t]], indptr[anchors[t] + 1]):
-            place = fill[columns[i]]
-            fill[columns[i]] += 1
-            steps[place], values[place], places[n] = t, x[i], place
-            n += 1
-        for j in range(difference(items, positives[t], negatives[t], q_columns, q_values)):
-            Q[t, q_columns[j]] = q_values[j]
-
-
-@kernel
 def step_length(p: float, norm: float, rule: StepRule) -> float:
     """Return τ = min(upper, l / (scale · norm + slack)); 0 without loss or change, SKIPPED for too large a change."""
     scale, slack, upper, largest, _ = rule
@@ -145,12 +110,6 @@ def add_to_sum(S: RealArray, i: int, rest: RealArray, j: int, term: float) -> No
         total = np.float64(S[i]) + np.float64(rest[j]) + term
         S[i] = total
         rest[j] = total - np.float64(S[i])
-
-
-@kernel
-def sum_of(S: RealArray, i: int, rest: RealArray, j: int) -> float:
-    """Return the sum to which `add_to_sum` adds."""
-    return float(S[i]) if S.itemsize == 8 else np.float64(S[i]) + np.float64(rest[j])
 
 
 @kernel

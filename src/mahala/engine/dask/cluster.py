@@ -27,7 +27,7 @@ from mahala.engine.dask.rows import (
     task,
 )
 from mahala.engine.edges import leading_eigenvector
-from mahala.engine.engine import Coefficients, Engine, Hinges
+from mahala.engine.engine import Coefficients, Engine, Hinges, LeadingDirection
 from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
 from mahala.engine.minibatches import Minibatches
@@ -69,10 +69,10 @@ class DaskCluster:
     def gradient(self, pull: Any, X: Any, *, diagonal: bool = False) -> RealArray:
         call = self.call(_gradient)
         both = zip(parts(pull), parts(X), strict=True)
-        return self.fetch(summed([call(own, rows, diagonal) for (_, own), (_, rows) in both]))
+        return self.fetch(summed([call(pulls, rows, diagonal) for (_, pulls), (_, rows) in both]))
 
     def softmax(self, Z: Any, codes: IndexArray, rows: slice | None = None) -> tuple[float, Any]:
-        return self._sum_of_shares(_softmax, Z, codes)
+        return self._sum_of_shares(partial(_share, "softmax"), Z, codes)
 
     def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
         _check_unweighted(weights)
@@ -92,7 +92,7 @@ class DaskCluster:
         rows: slice | None = None,
     ) -> tuple[float, Any]:
         _check_unweighted(weights)
-        return self._sum_of_shares(_between, Z, codes, coefficients, cutoff)
+        return self._sum_of_shares(partial(_share, "between"), Z, codes, coefficients, cutoff)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
         given = persist_value((edges, ends, mu))
@@ -106,8 +106,22 @@ class DaskCluster:
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
         return self.fetch(task(_of_images)(function, [part for _, part in parts(Z)]))
 
-    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> "DaskEdges":
-        return DaskEdges(self.place(X), left, right)
+    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> LeadingDirection:
+        X, ends = self.place(X), persist_value((left, right))
+        d, dtype = X.shape[1], X.dtype
+
+        def leading(weights: FloatArray) -> FloatArray:
+            placed = persist_value(weights.astype(dtype))
+
+            def times(V: RealArray) -> RealArray:  # for which the images X V travel
+                image, share = task(np.matmul), task(_product_share)
+                images = [image(part, V.astype(dtype)) for _, part in parts(X)]
+                return self.fetch(summed([share(images, ends, placed, rows, part) for rows, part in parts(X)]))
+
+            direction = leading_eigenvector(lambda: times(np.eye(d)), times, d, dtype).astype(np.float64)
+            return np.asarray(direction / np.linalg.norm(direction))
+
+        return leading
 
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
         return _on_worker(self._name, lambda engine: engine.minibatches(*arguments, **options))  # type: ignore[no-any-return]
@@ -116,8 +130,8 @@ class DaskCluster:
         rows = self.place(reference)
         asked = rows if queries is reference else self.place(queries)
         same = np.zeros(len(rows), dtype=np.intp)
-        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
-        return found
+        (neighbors,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
+        return neighbors
 
     def nearest_by_class(
         self, X: Any, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
@@ -128,15 +142,15 @@ class DaskCluster:
         return same, other
 
     def _search(
-        self, reference: Any, queries: Any, wanted: Wanted, query_codes: IndexArray, codes: IndexArray, own: Any
+        self, reference: Any, queries: Any, wanted: Wanted, query_codes: IndexArray, codes: IndexArray, query_rows: Any
     ) -> list[Neighbors]:
         """Find neighbours as `neighbors._nearest` does, for each chunk of queries in each chunk of the reference."""
         near, merge = task(_near), task(_merge)
         blocks = []
         for these, asked in parts(queries):
-            given = asked, wanted, query_codes[these], None if own is None else own[these]
-            found = [near(*given, part, codes[those], those) for those, part in parts(reference)]
-            blocks.append(merge(found, len(reference)))
+            given = asked, wanted, query_codes[these], None if query_rows is None else query_rows[these]
+            by_chunk = [near(*given, part, codes[those], those) for those, part in parts(reference)]
+            blocks.append(merge(by_chunk, len(reference)))
         by_kind = zip(*compute(blocks), strict=True)
         return [tuple(map(np.concatenate, zip(*kind, strict=True))) for kind in by_kind]  # type: ignore[misc]
 
@@ -157,28 +171,6 @@ class DaskCluster:
     def call(self, function: Callable[..., Any], n_results: int | None = None) -> Any:
         """Return a function that Dask calls on a worker, with the worker's engine as its first argument."""
         return task(partial(_on_worker, self._name, function), n_results)
-
-
-class DaskEdges:
-    """Σ w_e v_e v_eᵀ over edges; see `EdgeGraph`. For a product with directions V the images X V travel."""
-
-    def __init__(self, X: Any, left: IndexArray, right: IndexArray) -> None:
-        self._X = X
-        self._ends = persist_value((left, right))
-
-    def leading(self, weights: FloatArray) -> FloatArray:
-        """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
-        d, dtype = self._X.shape[1], self._X.dtype
-        placed = persist_value(weights.astype(dtype))
-
-        def times(V: RealArray) -> RealArray:
-            image, share = task(np.matmul), task(_product_share)
-            images = [image(part, V.astype(dtype)) for _, part in parts(self._X)]
-            products = [share(images, self._ends, placed, rows, part) for rows, part in parts(self._X)]
-            return compute([summed(products)])[0]  # type: ignore[no-any-return]
-
-        direction = leading_eigenvector(lambda: times(np.eye(d)), times, d, dtype).astype(np.float64)
-        return np.asarray(direction / np.linalg.norm(direction))
 
 
 def _on_worker(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -206,15 +198,11 @@ def _with_images(function: Callable[..., Any], engine: Engine, images: list[Real
     return function(engine, engine.place(np.concatenate(images)), *arguments)
 
 
-def _softmax(engine: Engine, Z: Any, codes: IndexArray, rows: slice) -> tuple[float, RealArray]:
-    value, pull = engine.softmax(Z, codes, rows)
-    return value, engine.fetch(pull)
-
-
-def _between(
-    engine: Engine, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+def _share(
+    name: str, engine: Engine, Z: Any, codes: IndexArray, rows: slice, *arguments: Any
 ) -> tuple[float, RealArray]:
-    value, pull = engine.between(Z, codes, coefficients, cutoff, rows=rows)
+    """Return the share of some rows in a sum of the engine, by its name, and its pull."""
+    value, pull = getattr(engine, name)(Z, codes, *arguments, rows=rows)
     return value, engine.fetch(pull)
 
 
@@ -234,19 +222,19 @@ def _within(
 
 
 def _near(
-    queries: Any, wanted: Wanted, query_codes: Any, own: Any, part: Any, codes: Any, rows: slice
+    queries: Any, wanted: Wanted, query_codes: Any, query_rows: Any, part: Any, codes: Any, rows: slice
 ) -> list[Neighbors]:
     """Return the nearest rows of one chunk, by their numbers among all rows, and their squared distances."""
-    if own is not None:
-        own = np.where((own >= rows.start) & (own < rows.stop), own - rows.start, len(part))
-    found = _nearest(part, queries, wanted, query_codes, codes, own)
-    return [(numbers + rows.start, squared) for numbers, squared in found]
+    if query_rows is not None:
+        query_rows = np.where((query_rows >= rows.start) & (query_rows < rows.stop), query_rows - rows.start, len(part))
+    neighbors = _nearest(part, queries, wanted, query_codes, codes, query_rows)
+    return [(numbers + rows.start, squared) for numbers, squared in neighbors]
 
 
-def _merge(found: list[list[Neighbors]], n: int) -> list[Neighbors]:
+def _merge(by_chunk: list[list[Neighbors]], n: int) -> list[Neighbors]:
     """Return the nearest of those of all chunks; where there are not so many, the last numbers are n."""
     result = []
-    for kind in zip(*found, strict=True):
+    for kind in zip(*by_chunk, strict=True):
         numbers, squared = (np.concatenate(column, axis=1) for column in zip(*kind, strict=True))
         numbers = np.where(np.isinf(squared), n, numbers)
         order = np.lexsort((numbers, squared), axis=-1)[:, : kind[0][0].shape[1]]
@@ -268,8 +256,8 @@ def _product_share(images: list[RealArray], ends: Any, weights: RealArray, rows:
     """Return the share of some rows in the product of Xᵀ with the Laplacian of weighted edges and images of X."""
     Z = np.concatenate(images)
     result = np.zeros_like(Z[rows])
-    for own, others in (ends, ends[::-1]):
-        chosen = np.flatnonzero((own >= rows.start) & (own < rows.stop))
-        differences = Z[own[chosen]] - Z[others[chosen]]
-        np.add.at(result, own[chosen] - rows.start, (weights[chosen] * differences.T).T)
+    for heads, tails in (ends, ends[::-1]):
+        chosen = np.flatnonzero((heads >= rows.start) & (heads < rows.stop))
+        differences = Z[heads[chosen]] - Z[tails[chosen]]
+        np.add.at(result, heads[chosen] - rows.start, (weights[chosen] * differences.T).T)
     return np.asarray(part.T @ result)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from mahala.compiled.sums.pair_sums import slices_of
-from mahala.engine.engine import Coefficients
+from mahala.engine.engine import Coefficients, LeadingDirection
 from mahala.engine.minibatches import Minibatches
-from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
+from mahala.engine.torch.edges import Edges, TorchHinges, added, edge_graph, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
@@ -75,12 +75,12 @@ class TorchDevice(DeviceMemory):
         return float(total), pull.add_(pull_of_edges(Z, listed))
 
     def within(self, Z: Tensor, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Tensor]:
-        own, w = self.place(codes), self.place(np.ones(len(codes)) if weights is None else weights)[:, None]
-        sizes = added(own, w[:, 0], int(codes.max()) + 1)
+        classes, w = self.place(codes), self.place(np.ones(len(codes)) if weights is None else weights)[:, None]
+        sizes = added(classes, w[:, 0], int(codes.max()) + 1)
         means = torch.zeros((len(sizes), Z.shape[1]), dtype=torch.float64, device=self.device)
-        means.index_add_(0, own, w * Z).div_(sizes[:, None])
-        residuals = Z - means.to(Z.dtype)[own]
-        pull = residuals * (w * sizes[own, None]).to(Z.dtype)
+        means.index_add_(0, classes, w * Z).div_(sizes[:, None])
+        residuals = Z - means.to(Z.dtype)[classes]
+        pull = residuals * (w * sizes[classes, None]).to(Z.dtype)
         return float((pull * residuals).sum(dtype=torch.float64)), pull
 
     @in_blocks
@@ -136,8 +136,8 @@ class TorchDevice(DeviceMemory):
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> TorchHinges:
         return TorchHinges(self, codes, edges, ends, mu)
 
-    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
-        return TorchEdgeGraph(self, X, left, right)
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
+        return edge_graph(self, X, left, right)
 
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
         return Minibatches(TorchArrays(self.device), *arguments, **options)
@@ -156,16 +156,16 @@ class TorchDevice(DeviceMemory):
         same, other = (np.full((len(rows), k), len(X)) for k in (n_same, n_other))
         for code in np.unique(codes[rows]):
             asked = codes[rows] == code
-            for found, members in ((same, np.flatnonzero(codes == code)), (other, np.flatnonzero(codes != code))):
-                k = min(found.shape[1] + (found is same), len(members))
+            for result, members in ((same, np.flatnonzero(codes == code)), (other, np.flatnonzero(codes != code))):
+                k = min(result.shape[1] + (result is same), len(members))
                 if k == 0:
                     continue
                 numbers = members[self.nearest(X[members], X[rows[asked]], k)[0]]
-                if found is same:  # the row itself is among them, or as near as the last of them
+                if result is same:  # the row itself is among them, or as near as the last of them
                     mine = numbers == rows[asked][:, None]
                     mine[~mine.any(axis=1), -1] = True
                     numbers = numbers[~mine].reshape(len(numbers), -1)
-                found[asked, : numbers.shape[1]] = numbers
+                result[asked, : numbers.shape[1]] = numbers
         return same, other
 
 

@@ -6,6 +6,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import torch
 
+from mahala.engine.engine import LeadingDirection
 from mahala.engine.hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
 from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
@@ -13,31 +14,22 @@ from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
 
 
-class TorchEdgeGraph:
-    """The leading eigenvector of sums over edges; see `EdgeGraph`."""
+def edge_graph(engine: DeviceMemory, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
+    """Return the leading eigenvector of sums over edges as a function of their weights; see `EdgeGraph`."""
+    rows, placed = np.concatenate([left, right]), engine.place(X)
+    order = np.argsort(rows, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
+    arrays = order % len(left), rows[order], ends, np.concatenate([right, left])[order]
+    edges, heads, starts, tails = (engine.place(array) for array in arrays)
 
-    def __init__(self, engine: DeviceMemory, X: RealArray, left: IndexArray, right: IndexArray) -> None:
-        self._engine = engine
-        self._X = engine.place(X)
-        n, m = len(X), len(left)
-        rows = np.concatenate([left, right])
-        order = np.argsort(rows, kind="stable")
-        self._edges = engine.place(order % m)
-        self._columns = engine.place(np.concatenate([right, left])[order])
-        self._rows = engine.place(rows[order])
-        self._ends = engine.place(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]))
+    def direction(weights: FloatArray) -> FloatArray:
+        values = engine.place(weights).to(placed.dtype)[edges]
+        product = _matrix(heads, starts, tails, values) @ placed
+        matrix = placed.T @ (added(heads, values, len(placed))[:, None] * placed - product)
+        vectors = torch.linalg.eigh((0.5 * (matrix + matrix.T)).to(torch.float64)).eigenvectors
+        return engine.fetch(vectors[:, -1])
 
-    def leading(self, weights: FloatArray) -> FloatArray:
-        X, engine = self._X, self._engine
-
-        def direction() -> FloatArray:
-            values = engine.place(weights).to(X.dtype)[self._edges]
-            product = _matrix(self._rows, self._ends, self._columns, values) @ X
-            matrix = X.T @ (added(self._rows, values, len(X))[:, None] * X - product)
-            vectors = torch.linalg.eigh((0.5 * (matrix + matrix.T)).to(torch.float64)).eigenvectors
-            return engine.fetch(vectors[:, -1])
-
-        return engine.within_memory(direction)
+    return lambda weights: engine.within_memory(lambda: direction(weights))
 
 
 class TorchHinges:
@@ -97,10 +89,10 @@ class TorchHinges:
         longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
         self._near = None  # the search may run out of memory
         longest = radii + longer
-        found = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
+        pairs = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
         if longer > 0.0:
-            self._near, self._at, self._radii = found, Z, longest
-        return found
+            self._near, self._at, self._radii = pairs, Z, longest
+        return pairs
 
     def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
         n, m = Z.shape

@@ -180,15 +180,9 @@ def entry_of(plan: Plan, name: str, cells: Mapping[int, Cell]) -> Entry:
     curves = np.array([cell.losses for cell in cells.values()])
     predicted = np.concatenate([cell.predicted for cell in cells.values()])
     actual = np.concatenate([plan.target.values[plan.parts[part][1]] for part in cells])
-    entry = Entry(
-        name,
-        learned,
-        curves,
-        float(curves[:, plan.n_neighbors - 1].mean()),
-        seconds=seconds,
-        scaling=Counter(cell.scaling for cell in cells.values()).most_common(1)[0][0],
-        stopped=stopped,
-    )
+    error, scalings = float(curves[:, plan.n_neighbors - 1].mean()), Counter(cell.scaling for cell in cells.values())
+    scaling = scalings.most_common(1)[0][0]
+    entry = Entry(name, learned, curves, error, seconds=seconds, scaling=scaling, stopped=stopped)
     if plan.target.is_number:
         return replace(entry, absolute_error=float(np.abs(predicted - actual).mean()) * plan.target.unit)
     wrong, n = predicted != actual, len(plan.target.classes)

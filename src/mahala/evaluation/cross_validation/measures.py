@@ -71,15 +71,11 @@ def row_losses(measure: Measure, predicted: Any, targets: Any) -> FloatArray | N
     if measure == "r2":
         return np.asarray(np.square(predicted - targets))
     if measure in ("error", "balanced"):
-        return np.asarray((predicted != targets) * row_weights(measure, targets) * len(targets))
+        counts = np.bincount(targets)
+        # The mistakes of each class have the same sum of weights.
+        weights = 1.0 if measure == "error" else len(targets) / (np.count_nonzero(counts) * counts[targets])
+        return np.asarray((predicted != targets) * weights)
     return None
-
-
-def row_weights(measure: Measure, codes: IndexArray) -> FloatArray:
-    """Return the weight of each row's mistake: equal ones, or if the measure is not the error, equal sums per class."""
-    counts = np.bincount(codes)
-    weights = 1.0 / len(codes) if measure == "error" else 1.0 / (np.count_nonzero(counts) * counts[codes])
-    return np.broadcast_to(weights, codes.shape)
 
 
 def _f1(predicted: BoolArray, actual: BoolArray) -> FloatArray:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -124,13 +124,6 @@ def final_seconds(budget: float | None) -> float | None:
     return None if budget is None else _SHARES["final"] * budget
 
 
-class Chosen(NamedTuple):
-    """The scalings of a training part: of learners, and of the scaled Euclidean distance."""
-
-    learners: Scaling
-    euclidean: Scaling
-
-
 def measured_cells(plan: Plan, keys: Sequence[Key], budget: Budget, n_jobs: int) -> Iterator[tuple[Key, Cell]]:
     """Yield cells in the order in which they are finished, in any number of processes."""
     settings = get_config()
@@ -143,10 +136,13 @@ def measured_cells(plan: Plan, keys: Sequence[Key], budget: Budget, n_jobs: int)
             yield key, cell
 
 
-def choose(plan: Plan, part: int, settings: dict[str, Any]) -> Chosen:
-    """Choose the scalings of a training part by leave-one-out losses of the Euclidean distance in it."""
+def choose(plan: Plan, part: int, settings: dict[str, Any]) -> tuple[Scaling, Scaling]:
+    """Return the scalings of a training part for learners, and for the scaled Euclidean distance.
+
+    They are chosen by leave-one-out losses of the Euclidean distance in this part.
+    """
     if plan.scaling != "auto":
-        return Chosen(plan.scaling, plan.scaling)
+        return plan.scaling, plan.scaling
     rng = np.random.default_rng(plan.random_state + part)
     rows = plan.parts[part][0]
     if len(rows) > _MOST_TRIED:
@@ -165,7 +161,7 @@ def choose(plan: Plan, part: int, settings: dict[str, Any]) -> Chosen:
                 by_shape[shape] = row_losses(measure, predicted[:, 0], target.values)  # type: ignore[assignment]
             by_scaling[how] = by_shape[shape]
     scaled: dict[Scaling, FloatArray] = {how: losses for how, losses in by_scaling.items() if how != "none"}
-    return Chosen(clearly_best(by_scaling), clearly_best(scaled))
+    return clearly_best(by_scaling), clearly_best(scaled)
 
 
 def clearly_best(losses: Mapping[Scaling, FloatArray]) -> Scaling:
@@ -184,11 +180,11 @@ def clearly_best(losses: Mapping[Scaling, FloatArray]) -> Scaling:
 
 
 def measure_cell(
-    plan: Plan, key: Key, chosen: Chosen, seconds: float | None, settings: dict[str, Any]
+    plan: Plan, key: Key, scalings: tuple[Scaling, Scaling], seconds: float | None, settings: dict[str, Any]
 ) -> tuple[Key, Cell]:
     """Fit a candidate to a training part and measure its losses on the test part."""
     learner = plan.learners.get(key.name)
-    how: Scaling = chosen.euclidean if learner is None else chosen.learners
+    how = scalings[learner is None]
     if learner is None and key.name in (EUCLIDEAN, EUCLIDEAN_ALL):
         how = "none" if key.name == EUCLIDEAN else "standard"
     # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.

@@ -1,7 +1,7 @@
 """Training and test parts of a comparison: by class, by group, by time; and columns that look like groups."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedGroupKFold
@@ -125,15 +125,10 @@ def sample_of(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> Ind
     return rows
 
 
-class GroupColumn(NamedTuple):
-    """A column that looks like an id of groups, and the number of the group of each row."""
+def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]]) -> tuple[str, IndexArray] | None:
+    """Return the column that looks most like an id of groups, and the number of the group of each row.
 
-    name: str
-    groups: IndexArray
-
-
-def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]]) -> GroupColumn | None:
-    """Return the column that looks most like an id of groups: its rows share the label, those of the next id do not.
+    Rows of one group share the label, and those of the next id do not.
 
     That rows with the same age share a label is no reason: so do rows with the next age. An id is arbitrary, so
     neighbouring ids share labels no more often than any two rows do.
@@ -143,7 +138,7 @@ def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]
     X, codes : dense rows and the classes of the rows
     features : the features of each column, by the name of the column
     """
-    best: tuple[float, GroupColumn] | None = None
+    best, most = None, _MORE_OFTEN
     for name, numbers in features.items():
         if len(numbers) != 1 or not np.array_equal(X[:, numbers[0]], np.rint(X[:, numbers[0]])):
             continue
@@ -159,6 +154,6 @@ def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]
         next_to = (shares[1:] * shares[:-1]).sum(axis=1)
         error = np.sqrt(same.var(ddof=1) / len(same) + next_to.var(ddof=1) / len(next_to))
         more = float(same.mean() - next_to.mean())
-        if more > max(_MORE_OFTEN, _STANDARD_ERRORS * float(error)) and (best is None or more > best[0]):
-            best = more, GroupColumn(name, groups)
-    return None if best is None else best[1]
+        if more > max(most, _STANDARD_ERRORS * float(error)):
+            best, most = (name, groups), more
+    return best

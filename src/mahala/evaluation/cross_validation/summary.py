@@ -94,9 +94,9 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
         yield f"Column {name!r} alone nearly determines the label: a leak? If so, drop it."
     column = None if plan.groups is not None else group_column(plan.X, plan.target.codes, features)
     if column is not None:
-        old, new = _new_group_errors(plan, board, column.groups)
+        old, new = _new_group_errors(plan, board, column[1])
         yield (
-            f"Column {column.name!r} looks like an id of groups, because its rows share the label. On new groups the "
+            f"Column {column[0]!r} looks like an id of groups, because its rows share the label. On new groups the "
             f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: name it as the groups, "
             "or drop it."
         )

@@ -22,8 +22,8 @@ class State(ABC):
     FIELDS: ClassVar[Fields] = ()  # what a model file holds of it
     n_steps: int
 
-    def prepare(self, comparisons: Any, n_steps: int, known: bool) -> Any:
-        """Return the comparisons in the coordinates of the state; they are `known` to be all that `fit` takes."""
+    def prepare(self, comparisons: Any, n_steps: int, complete: bool) -> Any:
+        """Return the comparisons in the coordinates of the state; `complete` if they are all that `fit` takes."""
         return comparisons
 
     @abstractmethod
@@ -38,7 +38,7 @@ class State(ABC):
         """Take the steps of a chunk and write what they did to `steps`."""
 
     def finish(self) -> None:  # noqa: B027  (most states have nothing to do)
-        """Leave the coordinates that `prepare` chose for known comparisons."""
+        """Leave the coordinates that `prepare` chose for all comparisons of a fit."""
 
     @abstractmethod
     def metric(self, **about: Any) -> Metric:
@@ -67,7 +67,7 @@ class State(ABC):
             "covariances; use partial_fit otherwise"
         )
 
-    def own(self, *names: str) -> None:
+    def make_writable(self, *names: str) -> None:
         """Copy arrays that are read-only because the state was loaded as a memory map."""
         for name in names:
             if not getattr(self, name).flags.writeable:

@@ -39,8 +39,8 @@ class DefiniteState(PairState):
         self.M = M
         self.outside = 0  # directions left out of M because no pair differs there
 
-    def prepare(self, pairs: Pairs, n_steps: int, known: bool) -> Pairs:
-        if not known:
+    def prepare(self, pairs: Pairs, n_steps: int, complete: bool) -> Pairs:
+        if not complete:
             return pairs
         rows = np.unique(np.concatenate([pairs.left, pairs.right]))
         if not span_is_cheaper(len(rows), pairs.n_features, n_steps, self.n_matrices):

@@ -12,11 +12,11 @@ from mahala.comparisons import Triplets
 from mahala.compiled.threads import in_threads, n_threads, product
 from mahala.compiled.triplets import dense_blocks, gram
 from mahala.compiled.triplets import lazy_dense as kernels
-from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
+from mahala.compiled.triplets.rows import CSR, Layout, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -74,7 +74,7 @@ class DenseState(SimilarityState):
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
-            self.own("planes", "left", "right")
+            self.make_writable("planes", "left", "right")
         if takes_blocks(self.planes, self.layout, chunk):
             stream_blocks(self, chunk, rule, steps)
             return len(chunk.y), 0
@@ -98,22 +98,19 @@ class DenseState(SimilarityState):
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
-        if self.n_steps == 0:
-            product = x @ self.planes[:, 0]
-            return product, product
-        last, sums = np.zeros((2, self.shape[1]))
-        penalty: Any = self.penalty if self.penalty[0] else None
-        kernels.add_products(self.planes, penalty, self.layout[1] or None, self.clock, x, last, sums)
-        return last, sums / self.n_steps
+        rows = np.flatnonzero(x)
+        numbers, diagonal = self._part(rows)
+        last = x[rows] @ self.present(numbers, diagonal, 0)
+        return last, x[rows] @ self.present(numbers, diagonal, self.n_averaged) if self.n_averaged else last
 
     def _settle(self) -> None:
-        self.own("planes")
+        self.make_writable("planes")
         for rows in row_blocks(*self.shape):
             self.bring_to_present(*self._part(rows))
 
-    def _part(self, rows: slice) -> tuple[RealArray, BoolArray]:
+    def _part(self, rows: slice | IndexArray) -> tuple[RealArray, BoolArray]:
         """Return the numbers of some rows by kind, and which entries are on the diagonal."""
-        diagonal = np.arange(rows.start, rows.stop)[:, np.newaxis] == np.arange(self.shape[1])
+        diagonal = np.arange(self.shape[0])[rows, np.newaxis] == np.arange(self.shape[1])
         return self.planes[rows].swapaxes(0, 1), diagonal
 
     def matrix(self) -> FloatArray:
@@ -184,53 +181,42 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
     """Take one step for each triplet, as `lazy_dense.stream` does."""
     rule, penalty, eta, shrinkage = state.settings(similarity_rule)
     planes, layout, clock, left, right = state.planes, state.layout, state.clock, state.left, state.right
-    rows, items, numbers, _ = chunk
     d, width, e = planes.shape
     dtype = planes.dtype
     late = width > 1  # then a step is taken in full or not
-    starts = np.empty(d + 1, dtype=np.int64)
     stamps = np.full(d, -1, dtype=np.int64)
-    Q, W, X = (np.empty((BLOCK, n), dtype=dtype) for n in (e, e, d))
-    lengths = np.diff(rows[0])
     for block in slices(len(chunk.y), BLOCK):
-        anchor, positive, negative = (column[block] for column in numbers)
         p, tau, predicted = steps[0][block], steps[1][block], steps[2][block]
-        n = int(lengths[anchor].sum())
-        at, places = np.empty((2, n), dtype=np.int64)
-        x = np.empty(n, dtype=dtype)
-        lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
-        row_of = np.repeat(np.arange(d), np.diff(starts))
-        products = np.empty((0, 0))
-        if not len(left):
-            x_full, q_full = np.zeros((len(tau), d)), Q[: len(tau)].astype(np.float64)
-            x_full[at, row_of] = x
-            products = product(x_full, x_full.T) * product(q_full, q_full.T)
+        x, q = chunk.in_full(block, state.shape)
+        X, Q = x.astype(dtype), q.astype(dtype)
+        W = np.empty_like(Q) if len(left) else Q  # with covariances, X = xΛ and W = qΓ follow the steps
+        row_of, at = x.T.nonzero()
+        by_row = np.searchsorted(row_of, np.arange(d + 1)), at, X[at, row_of]
+        products = np.empty((0, 0)) if len(left) else product(x, x.T) * product(q, q.T)
         tau[:] = 0.0
-        weights = np.zeros_like(x)
+        weights = np.zeros(len(at), dtype=dtype)
         # With AdaGrad the factor of a term differs between entries.
         unit = eta / (penalty[2] + float(planes[::SAMPLED, 2, ::SAMPLED].mean())) if layout[1] else 1.0
-        threads = n_threads(n * e)
+        threads = n_threads(len(at) * e)
         share = dense_blocks.STRIP * -(-d // (dense_blocks.STRIP * threads))
         bounds = [*range(0, d, share), d]
         scores = np.empty((-(-d // dense_blocks.STRIP), len(tau)))
-        given = planes, layout, penalty, eta, clock + block.start, stamps, (starts, at, x), weights
+        given = planes, layout, penalty, eta, clock + block.start, stamps, by_row, weights
         # Each thread has its rows of M, and its strips of the scores.
         read = partial(dense_blocks.sweep, *given, Q, writes=False, scores=scores)
         write = partial(dense_blocks.sweep, *given, W, writes=True, scores=scores)
-        decide = partial(
-            dense_blocks.decide, rows, anchor, Q, unit=unit, rule=rule, left=left, right=right, shrinkage=shrinkage,
-            places=places, products=products, X=X, W=W, weights=weights, p=p, tau=tau, predicted=predicted,
-        )  # fmt: skip
+        covariances = left, right, shrinkage
+        decide = partial(dense_blocks.decide, x, q, X, W, products, unit, rule, *covariances, p, tau, predicted)
         if late:
             # A first guess, from M as it is before the block, which costs less than to read it step by step.
-            images = product(planes[:, 0], Q[: len(tau)].T)
-            guessed = np.zeros(len(tau))
-            np.add.at(guessed, at, x * images[row_of, at])
-            decide(scores=guessed)
+            images = product(planes[:, 0], Q.T)
+            decide(np.einsum("ti,it->t", x, images))
+            weights[:] = tau[at] * X[at, row_of]
         wrong = True
         while wrong:
             in_threads(read, bounds[:-1], bounds[1:], threads=threads)
-            wrong = decide(scores=scores.sum(axis=0)) > 0 and late
+            wrong = decide(scores.sum(axis=0)) > 0 and late
+            weights[:] = tau[at] * X[at, row_of]
         if tau.any():
             in_threads(write, bounds[:-1], bounds[1:], threads=threads)
     if late:

@@ -161,7 +161,7 @@ class MarginState(PairState):
         self.mass = float(np.abs(self.M).max(initial=0.0))
         self.radius = 1.0  # the largest ‖v‖⁴ + 1 seen
 
-    def prepare(self, pairs: Pairs, n_steps: int, known: bool) -> Pairs:
+    def prepare(self, pairs: Pairs, n_steps: int, complete: bool) -> Pairs:
         """Return the pairs in coordinates of the kernel's span, if there is a kernel; the span grows over them."""
         if self.kernel_map is None:
             return pairs
@@ -189,7 +189,7 @@ class MarginState(PairState):
 
     def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
         if not self.tuning.flags.writeable:
-            self.own("tuning")
+            self.make_writable("tuning")
         V, y = chunk
         n = len(y)
         if isinstance(V, np.ndarray):  # of one row, einsum takes longer than a step

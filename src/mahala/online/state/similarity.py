@@ -94,6 +94,15 @@ class TripletChunk(NamedTuple):
         anchor, positive, negative = (column[rows] for column in self.numbers)
         return self._replace(numbers=(anchor, positive, negative), y=self.y[rows])
 
+    def in_full(self, part: slice, shape: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
+        """Return x and q of the triplets of a slice as dense rows, for an M of this shape."""
+        X, Y = (
+            sp.csr_matrix((values, columns, indptr), shape=(len(indptr) - 1, width))
+            for (indptr, columns, values), width in zip((self.rows, self.items), shape, strict=True)
+        )
+        anchor, positive, negative = (column[part] for column in self.numbers)
+        return X[anchor].toarray(), (Y[positive] - Y[negative]).toarray()
+
 
 class SimilarityState(State):
     """M of shape (d, e), which starts as `start` times the identity."""
@@ -119,13 +128,13 @@ class SimilarityState(State):
         # m and S of a diagonal entry that no step has changed; S counts the first model.
         self.initial = (float(start), float(start) if rule.average else 0.0)
         self.left = self.right = _NONE
-        self._known = False  # whether the triplets to come are all that there will be
+        self._complete = False  # whether the triplets to come are all that there will be
         # The clock counts in the numbers that M is held in, which are exact up to here.
         self.longest_clock = int(2 ** (np.finfo(self.dtype).nmant + 1)) - 1
         self._rule: SimilarityRule | None = None
 
-    def prepare(self, triplets: Triplets, n_steps: int, known: bool) -> Triplets:
-        self._known = known
+    def prepare(self, triplets: Triplets, n_steps: int, complete: bool) -> Triplets:
+        self._complete = complete
         return triplets
 
     def chunks(
@@ -135,7 +144,7 @@ class SimilarityState(State):
         for part in _parts(triplets):
             with uninterrupted():  # new features are numbered here
                 chunk = self._translated(part)
-            if self._known and len(part) == len(triplets):
+            if self._complete and len(part) == len(triplets):
                 self.reserve(chunk)
             size = max(1, int(CHUNK_TOUCHES / max(1.0, self.cost(touches(part)))))
             for start in range(0, len(part), size):

@@ -91,8 +91,8 @@ class SparseState(SimilarityState):
 
     def _number(self, features: IntArray) -> None:
         """Give numbers to features that have none yet."""
-        known, store = len(self.features), self.store
-        self.numbers[features] = np.arange(known, known + len(features))
+        first, store = len(self.features), self.store
+        self.numbers[features] = np.arange(first, first + len(features))
         self.features = np.append(self.features, features)
         # Rows are added by doubling, so that features that come one by one cost O(1) each.
         if len(self.features) > len(store.log):
@@ -190,14 +190,11 @@ class SparseState(SimilarityState):
         return int(self.store.tails[PAYLOAD]) < 0.8 * before
 
     def _dump(self, *, keep_zeros: bool = True) -> Entries:
-        width = self.layout[0]
+        width, n = self.layout[0], int(self.store.tails[ENTRIES])
         indptr = np.zeros(len(self.store.log) + 1, dtype=np.int64)
-        nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype)
-        block_store.dump(self.store, width, keep_zeros, indptr, *nothing)
-        columns, payload = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1] * width, dtype=self.dtype)
-        if len(columns):
-            block_store.dump(self.store, width, keep_zeros, indptr, columns, payload)
-        return Entries(indptr, columns, payload)
+        columns, payload = np.empty(n, dtype=np.int32), np.empty(n * width, dtype=self.dtype)
+        block_store.dump(self.store, width, keep_zeros, indptr, columns, payload)
+        return Entries(indptr, columns[: indptr[-1]], payload[: indptr[-1] * width])
 
     def _load(
         self, indptr: IntArray, columns: NDArray[np.int32], payload: NDArray[Any], max_memory: float | None = None
@@ -294,5 +291,5 @@ class SparseState(SimilarityState):
     def __setstate__(self, state: dict[str, Any]) -> None:
         dumped = state.pop("store")
         self.__dict__.update(state)
-        self.own("numbers", "left", "right")
+        self.make_writable("numbers", "left", "right")
         self._load(*dumped)

@@ -80,7 +80,8 @@ def read_outcomes(database: Database, collection: Collection, control: Control) 
     """Return where outcomes come from, and the outcomes since the control share was set.
 
     They are those of recorded searches and the events that name them. If no event names any, they are those of
-    impressions: one that names version 0 is of the plain arm, and one of a later version of the learned arm.
+    impressions: one that names version 0 is of the plain arm, and one of a later version of the learned arm. Before
+    the first of a later version all were plain; these are not counted.
     """
     with database.reading() as connection:
         rows = list(_of_searches(connection, collection.name, control))
@@ -110,8 +111,11 @@ def _of_impressions(connection: Any, collection: Collection, control: Control) -
     query = sa.select(log.c.user, log.c.version, log.c.body).where(
         mine, log.c.version.is_not(None), log.c.at >= control.since
     )
-    for user, version, body in connection.execute(query):
-        yield _impression(user, version, body)
+    all_plain = True
+    for user, version, body in connection.execute(query.order_by(log.c.place)):
+        all_plain = all_plain and version == 0
+        if not all_plain:
+            yield _impression(user, version, body)
 
 
 def _impression(user: str | None, version: int, body: Mapping[str, Any]) -> Outcome:

@@ -17,6 +17,7 @@ from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
 from mahala.serve.http.openapi import document
+from mahala.serve.http.quick_route import GuardedRoute
 from mahala.serve.http.rerank import add_rerank
 from mahala.serve.http.responses import Health, Ready
 from mahala.serve.http.routes import add_items, add_models, add_search
@@ -37,6 +38,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     )
     guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
     handle_errors(app)
+    app.router.route_class = GuardedRoute
 
     @app.get("/health", tags=["state"], response_model=Health)
     async def health() -> dict[str, str]:

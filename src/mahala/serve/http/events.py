@@ -17,6 +17,7 @@ from mahala.data.events import UNKNOWN_SEARCH, Reaction, Shown
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.responses import LOGGED, Logged
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, Name
+from mahala.serve.searches import made_elsewhere
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.events import Events
@@ -113,7 +114,7 @@ def _searches(
         if not isinstance(event, Shown):
             continue
         try:
-            searches[at] = service.made_elsewhere(name, event)
+            searches[at] = made_elsewhere(service, name, event)
         except (ValueError, Unknown) as error:
             status = "ignored" if isinstance(error, Unknown) else "refused"
             problems.append(Problem(at, status, str(error)))

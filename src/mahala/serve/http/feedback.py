@@ -18,6 +18,7 @@ from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute
 from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, SignalName, Version
+from mahala.serve.searches import feedback_entry
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.keys import ApiKey
@@ -159,7 +160,8 @@ async def _append(
         more["key"] = None if retry is None else f"{key.id}:{retry}:{at}"
         kind, ids, values = body.parts()
         try:
-            entry = service.entry(name, kind, service.resolve(name, dict(body.query)), ids, values, **more)
+            query = service.resolve(name, dict(body.query))
+            entry = feedback_entry(service, name, kind, query, ids, values, **more)
         except Unknown as error:
             problems.append(Problem(at, "ignored", str(error)))
             return None

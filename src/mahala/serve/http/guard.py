@@ -22,6 +22,8 @@ Visit = Annotated[str | None, Cookie(alias=VISIT, pattern="^[0-9a-f]{32}$")]
 _LOCAL = ApiKey("local", "admin", one_user=False)
 # Requests with a wrong key that an address may send at once, and per second after that.
 _WRONG_AT_ONCE, _WRONG_RATE = 20, 0.2
+# The attribute of functions that check the key of a request.
+GUARD = "checks_key"
 # Keys and addresses whose requests are counted.
 _COUNTED = 10_000
 
@@ -84,31 +86,39 @@ class Guard:
         """Return a function that returns the key of a request, or refuses one that does not permit a role."""
 
         async def check(request: Request) -> ApiKey:  # in the event loop: a thread would take longer than the check
-            if not self.settings.needs_keys:
-                # Without keys, a browser would let another site's page act.
-                origin, host = request.headers.get("origin"), request.headers.get("host", "")
-                is_foreign = origin is not None and origin.partition("://")[2] != host
-                if request.method not in ("GET", "HEAD") and is_foreign and origin not in self.settings.origins:
-                    detail = "pages of other sites may not do this: their origin must be named by --origin"
-                    raise HTTPException(403, detail)
-                self._spend(_address(request))
-                return _LOCAL
-            scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            key = None
-            if scheme.lower() == "bearer":
-                key = self.keys.fresh(token.strip()) or await run_in_threadpool(self.keys.find, token.strip())
-            if key is None:
-                # The key is looked up first: clients behind one proxy share an address, and one of them may be wrong.
-                if scheme and (wait := self._wrong_keys.take(_address(request))):
-                    raise _too_many("too many requests with wrong keys", wait)
-                detail = "a key is needed: send the header Authorization: Bearer KEY"
-                raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
-            if not key.permits(role):
-                raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
-            self._spend(key.id)
+            if not hasattr(request.state, "key"):  # `GuardedRoute` has called this before
+                request.state.key = await self._key(request, role)
+            key: ApiKey = request.state.key
             return key
 
+        setattr(check, GUARD, True)
         return check
+
+    async def _key(self, request: Request, role: str) -> ApiKey:
+        """Return the key of a request, or refuse one that does not permit a role."""
+        if not self.settings.needs_keys:
+            # Without keys, a browser would let another site's page act.
+            origin, host = request.headers.get("origin"), request.headers.get("host", "")
+            is_foreign = origin is not None and origin.partition("://")[2] != host
+            if request.method not in ("GET", "HEAD") and is_foreign and origin not in self.settings.origins:
+                detail = "pages of other sites may not do this: their origin must be named by --origin"
+                raise HTTPException(403, detail)
+            self._spend(_address(request))
+            return _LOCAL
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        key = None
+        if scheme.lower() == "bearer":
+            key = self.keys.fresh(token.strip()) or await run_in_threadpool(self.keys.find, token.strip())
+        if key is None:
+            # The key is looked up first: clients behind one proxy share an address, and one of them may be wrong.
+            if scheme and (wait := self._wrong_keys.take(_address(request))):
+                raise _too_many("too many requests with wrong keys", wait)
+            detail = "a key is needed: send the header Authorization: Bearer KEY"
+            raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
+        if not key.permits(role):
+            raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
+        self._spend(key.id)
+        return key
 
     def route(self, tag: str, role: str) -> dict[str, Any]:
         """Return the options of a route that needs a role."""

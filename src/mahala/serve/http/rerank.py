@@ -8,11 +8,11 @@ from fastapi import Depends, FastAPI
 from pydantic import Field, FiniteFloat, model_validator
 
 from mahala.feedback.signals import SIGNALS
-from mahala.serve.http.control import search_in_arm
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.responses import RerankedList
 from mahala.serve.http.schemas import COLLECTION, PAGE, Body, Id, Name, QueryBody, SignalName, Vector
 from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
+from mahala.serve.searches import reranked, search_in_arm
 from mahala.serve.service import Service
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import SignalLists
@@ -61,7 +61,7 @@ def add_rerank(app: FastAPI, service: Service, guard: Guard) -> None:
         candidates = [Candidate(one.id, one.score, one.signals, one.vector) for one in given.candidates]
 
         def ranking(plain: bool) -> tuple[int, list[Reranked]]:
-            version, found = service.rerank(name, query, candidates, plain, user)
+            version, found = reranked(service, name, query, candidates, plain, user)
             return version, found[: given.k]
 
         def signals_of(found: list[Reranked]) -> SignalLists:

@@ -13,7 +13,6 @@ from pydantic import Field, Tag
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from mahala.serve.http import responses
-from mahala.serve.http.control import search_in_arm
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute
 from mahala.serve.http.schemas import (
@@ -33,6 +32,7 @@ from mahala.serve.http.schemas import (
 )
 from mahala.serve.index.causes import RECENT, causes
 from mahala.serve.index.item_index import Found
+from mahala.serve.searches import search_in_arm
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines

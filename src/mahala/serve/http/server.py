@@ -18,6 +18,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import uvicorn
+from threadpoolctl import threadpool_limits
 
 from mahala.serve.http.protocol import TimedProtocol
 
@@ -58,6 +59,8 @@ def run(app: Any, bound: socket.socket) -> None:
     _raise_file_limit()
     # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
     gc.freeze()
+    # Searches have a thread for each core: those of BLAS would wait for each other, and spin meanwhile.
+    threadpool_limits(1, "blas")
     # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
     sys.setswitchinterval(5e-4)
     with bound:

@@ -30,6 +30,11 @@ class Query(NamedTuple):
     row: int | None = None
     id: str | None = None
 
+    @property
+    def stored_vector(self) -> FloatArray | None:
+        """The vector, unless the row says it."""
+        return None if self.row is not None else self.vector
+
 
 class ServedModel(NamedTuple):
     """One version of the learned maps. Version 0, without maps, is the plain ranking."""
@@ -183,7 +188,7 @@ class ServedCollection:
         if maps is None:
             return parts
         is_known = maps.is_known(x, query.id)
-        changed = (maps.known if is_known else maps.new).astype(np.float64) @ z - z  # (M - I) z
+        changed = (maps.known if is_known else maps.new) @ z - z  # (M - I) z
         learned = x * changed
         _, left = maps.known_directions if is_known else maps.new_directions
         directions = (x @ left) * (changed @ left)  # with the right vectors and the values in (M - I) z
@@ -213,7 +218,7 @@ class ServedCollection:
         asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
         queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
         raw = np.einsum("ij,ij->i", queries, left - right)
-        mapped = queries if model.maps is None else queries @ model.maps.new.astype(np.float64)
+        mapped = queries if model.maps is None else queries @ model.maps.new
         useful = usefulness(raw, np.einsum("ij,ij->i", mapped, left - right), float(np.median(np.abs(raw))))
         query, *others = asked[int(useful.argmax())].tolist()
         rng.shuffle(others)

@@ -67,8 +67,8 @@ class Taught(NamedTuple):
 def taught(answers: Sequence[Answer], vectors: Callable[[Sequence[int]], FloatArray]) -> Taught:
     """Fit a map to answers; it depends on them and on the vectors of items alone.
 
-    M is the matrix of a `Teacher` for the items at length 1. Each answer is first foreseen by what was learned from the
-    earlier ones, and by the plain distance. The map is not used once it is shown to be worse.
+    M is the matrix of a `Teacher` for the items at length 1. Each answer is first predicted from the earlier
+    ones, and by the plain distance. The map is not used once it is shown to be worse.
     """
     answers = answers[-MOST_ANSWERS:]
     rows = sorted({row for answer in answers for row in answer[:3]})

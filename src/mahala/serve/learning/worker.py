@@ -12,6 +12,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 
+from threadpoolctl import threadpool_limits
+
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
@@ -127,6 +129,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the serving process handles Ctrl-C
     if hasattr(os, "nice"):
         os.nice(_NICE)
+    threadpool_limits(1, "blas")  # the matrices are small, and other cores have other work
     address, seconds, holder = json.loads(sys.stdin.readline())
     try:
         store = Store(address, most_pages=_MOST_PAGES, create=False)

@@ -132,7 +132,7 @@ function gains(own, wide) {
     .map(([name, gain]) => ({ ...gain, name }));
   if (rows.length === 0) return nothing("As soon as people click: how much better the learned ranking foresaw it.");
   return [
-    el("p", {}, `Each impression is foreseen before it is learned from. Lines are 95 % intervals. ${own.verdict}`),
+    el("p", {}, `Each impression is predicted before it is learned from. Lines are 95 % intervals. ${own.verdict}`),
     intervals(wide, "Learned minus plain, with 95 % intervals", rows, signed, "gains"),
   ];
 }

@@ -65,7 +65,7 @@ def raised(connection: Any, name: str, **by: int) -> dict[str, int]:
     return {column: int(value) - n for (column, n), value in zip(by.items(), now, strict=True)}
 
 
-def blocks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def blocks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
     """Yield parts that fit into one statement."""
-    for start in range(0, len(values), 500):
-        yield values[start : start + 500]
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

@@ -24,7 +24,7 @@ from mahala.serve.store.database import (
 )
 from mahala.serve.store.events import Events, append_events
 from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
-from mahala.serve.store.searches import Search, add_searches
+from mahala.serve.store.searches import Search, add_searches, delete_reactions
 from mahala.support.arrays import FloatArray
 
 # Rows that are read at a time.
@@ -151,7 +151,7 @@ class Store:
         """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
         blobs: dict[int, bytes] = {}
         with self.database.reading() as connection:
-            for part in blocks(sorted(set(rows))):
+            for part in blocks(sorted(set(rows)), BLOCK):
                 # In the text of the statement: many parameters take longer than to read the rows.
                 named = sa.text(f'{items.name}."row" IN ({",".join(str(int(row)) for row in part)})')
                 blobs.update(connection.execute(sa.select(*_VECTOR).where(items.c.collection == name, named)).all())
@@ -213,7 +213,9 @@ class Store:
             mine = (table.c.collection == name) & (table.c.user == user)
             return int(connection.execute(table.delete().where(mine)).rowcount)
 
+        mine = (log.c.collection == name) & (log.c.user == user)
         with self.database.writing() as connection:
+            delete_reactions(connection, name, set(connection.scalars(sa.select(log.c.place).where(mine))))
             n = delete(connection, log)
             raised(connection, name, generation=int(n > 0))
             return n + delete(connection, searches)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.data.frames import read_frame
+from mahala.data.columns.frames import read_frame
 from mahala.data.search_files import read_vectors
 from mahala.feedback.signals import check_signals
 from mahala.serve.store.collection_store import Store

@@ -29,6 +29,8 @@ _GATHERING = 0.02
 _PAUSE = 3.0
 # Seconds after which a search is written, unless a transaction comes before.
 _RECORDING = 0.1
+# Seconds to wait for all that is in the queue.
+_FLUSHING = 10.0
 # Seconds between two deletions of old searches, and if one has left some: 2,000 per second are deleted then.
 _DELETING, _DELETING_MORE = 10.0, 1.0
 
@@ -36,6 +38,7 @@ _DELETING, _DELETING_MORE = 10.0, 1.0
 _Result = list[int] | list[int | str] | Exception
 _Group = tuple[str, Sequence[LogEntry] | Events, asyncio.Future[Any]]
 _Recorded = tuple[str, Search]
+_Marker = threading.Event  # set once all before it is written
 
 
 class GroupCommit:
@@ -49,7 +52,7 @@ class GroupCommit:
         self._store = store
         self.problem: str | None = None
         self._failed = 0.0  # when that was
-        self._queue: queue.SimpleQueue[_Group | _Recorded | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Group | _Recorded | _Marker | None] = queue.SimpleQueue()
         self._n_waiting = 0  # entries and searches
         self._counting = threading.Lock()
         self._deletion = time.monotonic() + _DELETING  # when old searches are deleted
@@ -86,6 +89,13 @@ class GroupCommit:
             self._n_waiting += n * is_free
         return is_free
 
+    def flush(self) -> None:
+        """Wait until all that is in the queue is written, here and in other processes that record searches."""
+        marker = _Marker()
+        self._queue.put(marker)
+        marker.wait(0.0 if self._stopping.is_set() else _FLUSHING)
+        time.sleep(2.0 * _RECORDING)  # the others have no queue that this process knows
+
     def check(self) -> None:
         """Try whether the database can be written again, some time after a write has failed."""
         if self.problem is not None and time.monotonic() > self._failed + _PAUSE:
@@ -103,19 +113,22 @@ class GroupCommit:
         after, due, is_open = 0.0, math.inf, True
         searches: list[_Recorded] = []
         while is_open:
-            batch: list[_Group | _Recorded | None] = []
+            batch: list[_Group | _Recorded | _Marker | None] = []
             with contextlib.suppress(queue.Empty):
                 batch.append(self._queue.get(timeout=max(0.0, due - time.monotonic()) if searches else None))
                 self._stopping.wait(after - time.monotonic())
                 while len(batch) < MOST and not self._queue.empty():
                     batch.append(self._queue.get())
             started, is_open = time.monotonic(), None not in batch
-            groups = [one for one in batch if one is not None and len(one) == 3]
+            markers = [one for one in batch if isinstance(one, _Marker)]
+            groups = [one for one in batch if isinstance(one, tuple) and len(one) == 3]
             due = due if searches else started + _RECORDING
-            searches += [one for one in batch if one is not None and len(one) == 2]
-            if groups or (searches and (started >= due or not is_open or len(searches) >= MOST)):
+            searches += [one for one in batch if isinstance(one, tuple) and len(one) == 2]
+            if groups or (searches and (started >= due or not is_open or markers or len(searches) >= MOST)):
                 self._write(groups, searches)
                 searches, after = [], started + _GATHERING if len(groups) > 1 else 0.0
+            for marker in markers:
+                marker.set()
 
     def _write(self, groups: Sequence[_Group], searches: Sequence[_Recorded]) -> None:
         results: Sequence[_Result]

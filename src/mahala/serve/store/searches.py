@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from mahala.support.arrays import FloatArray
 
 # Seconds for which a search is kept, how many are kept of a collection at most, and how many are deleted at a time.
 KEPT, MOST, DELETED = 7 * 86400.0, 500_000, 2_000
+# Seconds for which a search is kept that has an arm.
+KEPT_IN_ARMS = 90 * 86400.0
 # Columns that hold a field as it is.
 _PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm", "teams", "signals")
 
@@ -74,8 +76,21 @@ def read_searches(connection: Any, name: str, ids: Sequence[str]) -> dict[str, S
     return result
 
 
+def delete_reactions(connection: Any, name: str, places: Set[int]) -> None:
+    """Delete the reactions at these places of the log from all searches that have them."""
+    some = (searches.c.collection == name) & (sa.cast(searches.c.clicked, sa.Text) != "{}")
+    for id, clicked in connection.execute(sa.select(searches.c.id, searches.c.clicked).where(some)).all():
+        left = {item: reaction for item, reaction in clicked.items() if reaction[1] not in places}
+        if len(left) < len(clicked):
+            mine = (searches.c.collection == name) & (searches.c.id == id)
+            connection.execute(searches.update().where(mine).values(clicked=left))
+
+
 def delete_old_searches(database: Database, kept: float = KEPT, most: int = MOST) -> int:
-    """Delete searches that are too old or too many, a few thousand at a time; return how many."""
+    """Delete searches that are too old or too many, a few thousand at a time; return how many.
+
+    Those of an experiment are kept for longer, so that it does not become that of the last days.
+    """
     deleted = 0
     with database.reading() as connection:
         names = connection.scalars(sa.select(collections.c.name)).all()
@@ -84,8 +99,10 @@ def delete_old_searches(database: Database, kept: float = KEPT, most: int = MOST
         newest_first = sa.select(searches.c.at).where(mine).order_by(searches.c.at.desc())
         with database.reading() as connection:
             beyond = connection.scalar(newest_first.offset(most).limit(1))
-            before = max(time.time() - kept, -1.0 if beyond is None else beyond)
-            old = sa.select(searches.c.id).where(mine, searches.c.at <= before).order_by(searches.c.at).limit(DELETED)
+            now = time.time()
+            is_old = (searches.c.at <= now - kept) & (searches.c.arm.is_(None) | (searches.c.at <= now - KEPT_IN_ARMS))
+            is_old |= searches.c.at <= (-1.0 if beyond is None else beyond)
+            old = sa.select(searches.c.id).where(mine, is_old).order_by(searches.c.at).limit(DELETED)
             ids = connection.scalars(old).all()
         for part in blocks(ids):  # others can write in between
             with database.writing() as connection:

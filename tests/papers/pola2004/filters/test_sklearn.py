@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import mahala
 from papers.pola2004.filters.nearest import NearestFilter
 from papers.pola2004.filters.paum import PAUM
 from papers.pola2004.filters.perceptron import Perceptron
 from sklearn_checks import each_with_checks, run
 
 
-@each_with_checks([Perceptron(), PAUM(), NearestFilter(), NearestFilter(mahala.POLA())])
+@each_with_checks([Perceptron(), PAUM(), NearestFilter()])
 def test_filter_passes(estimator, checks):
     run(checks, estimator)

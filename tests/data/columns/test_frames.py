@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.data import frames
-from mahala.data.frames import read_frame
+from mahala.data.columns import frames
+from mahala.data.columns.frames import read_frame
 
 
 def frame_of(tmp_path, text, encoding="utf-8", name="t.csv"):

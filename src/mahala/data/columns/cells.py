@@ -18,7 +18,8 @@ MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NaT", "<NA>", "null", "NULL", "None", "?", "-", "--", ".")
 )
 # What separates thousands beside comma and point: spaces, also unbreakable ones, and apostrophes.
-_SPACES = re.compile("(?<=[0-9])[ \u00a0\u2009\u202f'\u2019](?=[0-9]{3}(?![0-9]))")
+SPACES = " \u00a0\u2009\u202f'\u2019"
+_SPACES = re.compile(f"(?<=[0-9])[{SPACES}](?=[0-9]{{3}}(?![0-9]))")
 _WHOLE = {
     mark: re.compile(rf"[+-]?[0-9]{{1,3}}(?:{re.escape(other)}[0-9]{{3}})+(?:{re.escape(mark)}[0-9]*)?")
     for mark, other in ((".", ","), (",", "."))

@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 from typing import IO, Any, NamedTuple
 
 from mahala.data.array_files import open_data
-from mahala.data.cells import ISO, MISSING, Decimal, day_number, number
+from mahala.data.columns.cells import ISO, MISSING, Decimal, day_number, number
 from mahala.support.arrays import check_room
 
 CSV = (".csv", ".tsv", ".txt")
@@ -158,11 +158,9 @@ def _in_utf8(path: str) -> tuple[str | bytes, list[str]]:
     return text.encode("utf-8", "replace"), [f"read as {name}"]
 
 
-@contextmanager
-def _opened(source: str | bytes) -> Iterator[IO[str]]:
-    raw: Any = io.FileIO(source) if isinstance(source, str) else io.BytesIO(source)
-    with io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8-sig", newline="") as file:
-        yield file
+def _opened(source: str | bytes) -> IO[str]:
+    file: Any = io.FileIO(source) if isinstance(source, str) else io.BytesIO(source)
+    return io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8-sig", newline="")
 
 
 def _records(path: str, file: IO[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -9,8 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import places
-from mahala.data.cells import CELL_KINDS, Decimal, are_codes, cell_values, decimal_marks, form_of, number
-from mahala.data.columns import Column
+from mahala.data.columns.cells import (
+    CELL_KINDS,
+    SPACES,
+    Decimal,
+    are_codes,
+    cell_values,
+    decimal_marks,
+    form_of,
+    number,
+)
+from mahala.data.columns.values import Column
 from mahala.support.arrays import FloatArray
 
 # The level that stands for missing values of a category.
@@ -251,19 +260,12 @@ def _number_texts(column: Column) -> list[str]:
 def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     """Say how numbers in the text of a column were read."""
     reading = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
-    grouped = next((text for text in texts if number(text, mark) not in (None, _plain(text, mark))), None)
+    thousands = {*SPACES, "," if mark == "." else "."}
+    grouped = next((text for text in texts if thousands & set(text) and number(text, mark) is not None), None)
     if grouped is not None:
         reading += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
     odd = [text for text in column.values if text is not None and number(text, mark) is None]
     return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else reading
-
-
-def _plain(text: str, mark: Decimal) -> float | None:
-    """Return the number in text without marks of thousands, or None."""
-    try:
-        return float(text.replace(mark, "."))
-    except ValueError:
-        return None
 
 
 def _identifier(name: str, column: Column) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.cells import ISO, cell_values, day_number, decimal_marks, form_of, missing_cells, number
+from mahala.data.columns.cells import ISO, cell_values, day_number, decimal_marks, form_of, missing_cells, number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -1,0 +1,1 @@
+"""Columns of tables: files to data frames, cells to values, values to features."""

@@ -1,0 +1,134 @@
+"""Searches of a service: the ranking of a user's arm and its record, reranking, and the entries of feedback."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from mahala.data.events import Shown
+from mahala.feedback.signals import check_signals
+from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
+from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
+from mahala.serve.index.served_collection import PLAIN as PLAIN_MODEL
+from mahala.serve.index.served_collection import Query
+from mahala.serve.service import Service
+from mahala.serve.store.database import Unknown
+from mahala.serve.store.rows import LogEntry, SignalLists, check_vector, picked
+from mahala.serve.store.searches import Search
+
+# Items shown for a search that are recorded, from the top.
+RECORDED = 200
+
+
+class Ranked(Protocol):
+    """An item of a ranking."""
+
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Ranked)
+
+
+class ArmSearch(NamedTuple, Generic[T]):
+    """The items that were found for a search, its id, its arm, and the version that ranked."""
+
+    id: str
+    version: int
+    arm: str | None
+    found: list[T]
+
+
+def search_in_arm(
+    service: Service,
+    name: str,
+    user: str | None,
+    query: Query,
+    k: int,
+    ranking: Callable[[bool], tuple[int, list[T]]],
+    *,
+    compared: bool = True,
+    signals_of: Callable[[list[T]], SignalLists] | None = None,
+) -> ArmSearch[T]:
+    """Search by the ranking of a user's arm, and record the search; if not `compared`, it has no arm.
+
+    `ranking` returns the version that ranked and at least k items, by the plain ranking if it is given True;
+    `signals_of` returns the signals of items.
+    """
+    served, id = service.served(name), uuid.uuid4().hex
+    control, arm, teams = Control.of(served.collection.settings), None, None
+    if control.share and compared and served.model.version:  # version 0 is the plain ranking itself
+        arm = control.arm(name, user or id)
+    version, found = ranking(arm == PLAIN)
+    if arm == MIXED:
+        found, teams = interleaved(found, ranking(True)[1], k, id, key=lambda one: one.id)
+    shown = [one.id for one in found]
+    signals = signals_of(found) if signals_of else None
+    place = query.row, query.stored_vector, query.id
+    search = Search(id, shown[:RECORDED], *place, user, version, arm, teams and teams[:RECORDED], signals)
+    service.writer.record(name, search)  # in the background, so that events that come later can name its id
+    return ArmSearch(id, version, arm, found)
+
+
+def made_elsewhere(service: Service, name: str, event: Shown) -> Search:
+    """Return a search that another system made, to be written with the events that name it."""
+    query = service.resolve(name, event.query)
+    return Search(event.search, event.items, query.row, query.stored_vector, query.id, event.user, at=event.at)
+
+
+def reranked(
+    service: Service,
+    name: str,
+    query: Query,
+    candidates: Sequence[Candidate],
+    plain: bool = False,
+    user: str | None = None,
+) -> tuple[int, list[Reranked]]:
+    """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order."""
+    served = service.served(name)
+    model, width = PLAIN_MODEL if plain else served.model, served.collection.width
+    vectors = [
+        None if one.vector is None else check_vector(one.vector, width, f"candidates[{at}].vector")
+        for at, one in enumerate(candidates)
+    ]
+    signals = check_signals(listed_signals(candidates), len(candidates))
+    rows = service.rows(name, [one.id for one in candidates])
+    order, scores = served.reranked(query, model, rows, vectors, signals, user)
+    ranking = zip(order.tolist(), scores.tolist(), strict=True)
+    return model.version, [Reranked(candidates[at].id, score, at) for at, score in ranking]
+
+
+def feedback_entry(
+    service: Service, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
+) -> LogEntry:
+    """Return the entry of the log for a query, the ids shown for it, and a reaction to each.
+
+    Items that are unknown or were deleted are left out; Unknown is raised if nothing to learn from is left.
+    A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
+    so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
+    """
+    _check_version(service, name, more.get("version"))
+    found = service.rows(name, shown)
+    kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
+    if None in found and len({value for _, value in kept}) < 2:
+        raise Unknown(f"there is no item {shown[found.index(None)][:64]!r} in {name!r}; nothing is left to compare")
+    rows, values = [row for row, _ in kept], [value for _, value in kept]
+    more["signals"] = picked(more.get("signals"), [at for at, row in enumerate(found) if row is not None])
+    entry = LogEntry(kind, rows, values, query=query.row, vector=query.stored_vector, query_id=query.id, **more)
+    if kind != "pair":
+        return entry
+    if rows == [query.row]:
+        raise ValueError("a judged pair must have two different items")
+    served = service.served(name)
+    others = served.pairs.contrast(service.store, served.collection.generation, entry)
+    return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
+
+
+def _check_version(service: Service, name: str, version: int | None) -> None:
+    """Raise ValueError if a version is newer than all that there were."""
+    if version is not None and version > service.served(name).collection.version:
+        service.refresh()  # another process may have just made it
+        if version > (newest := service.served(name).collection.version):
+            raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
