@@ -16,7 +16,7 @@ def test_the_pseudo_inverse_of_the_covariance(case):
     X, _ = case
     C = np.atleast_2d(np.cov(X.T))
     if not C.any():
-        with pytest.raises(ValueError, match="X does not vary"):
+        with pytest.raises(ValueError, match="X must have rows that differ"):
             Covariance().fit(X)
         return
     learner, expected = Covariance().fit(X), pinvh(C)

@@ -88,7 +88,7 @@ def test_refuses_nonsense(labelled):
         PCA(6).fit(X)
     with pytest.raises(ValueError, match="whiten must be True or False"):
         PCA(whiten=1).fit(X)
-    with pytest.raises(ValueError, match="does not vary"):
+    with pytest.raises(ValueError, match="X must have rows that differ"):
         PCA().fit(np.ones((4, 3)))
     with pytest.raises(ValueError, match="a label for each"):
         PCA().fit(X, [0, 1])

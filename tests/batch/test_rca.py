@@ -174,7 +174,7 @@ def test_no_data_breaks_it(seed, n, d, scale, dtype):
     y[:2] = 0
     y[-1] = y[:-1].max() + 1
     if n == 2 or len(np.unique(X, axis=0)) == 1:
-        with pytest.raises(ValueError, match=r"one kind|does not vary"):
+        with pytest.raises(ValueError, match=r"one kind|rows that differ"):
             RCA().fit(X, y)
         return
     learner = RCA().fit(X, y)

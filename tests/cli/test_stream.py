@@ -128,9 +128,9 @@ def test_items_that_are_none(run, tmp_path):
     (tmp_path / "zip.npy").write_bytes((tmp_path / "two.npz").read_bytes())
     for name, message in {
         "two.npz": "must hold X, or data, indices, indptr and shape, but holds a, b",
-        "broken.npy": "cannot be read",
+        "broken.npy": "is not a readable .npy file",
         "flat.npy": "items must be rows of numbers, got float64 of shape (3,)",
-        "zip.npy": "must hold one array, but it is an .npz file",
+        "zip.npy": "is not a readable .npy file",
         "there.csv": "--items must be a .npy or .npz file",
         "nowhere.npy": "No such file",
     }.items():

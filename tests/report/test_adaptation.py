@@ -23,7 +23,7 @@ def test_it_says_what_was_measured():
     text = page(adapter, ["unjudged", "a", "b", "c", "d"])
     assert "<h1>Shown to help</h1>" in text
     assert adapter.verdict_.sentence in text
-    assert "<td class=n>0.500</td><td class=n><b>0.575</b></td>" in text
+    assert "<td>0.500</td><td class=n><b>0.575</b></td>" in text
     assert "+0.075 <small>95 % +0.050 to +0.150</small>" in text
     assert "Of 4 queries, 2 gain, 1 lose, 1 stay." in text
     lost, won = text.split("<h2>Queries that lose the most")[1].split("<h2>Queries that gain the most")

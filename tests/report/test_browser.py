@@ -123,8 +123,8 @@ def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, widths):
     if kind == "adapter":
         text = adaptation(fitted([0.9, 0.3, 0.5, 0.6]), list("abcde"), title="t", commands=["a"], measured={})
     elif kind == "301 classes":
-        y = np.repeat(np.arange(301), 2)
-        text = make(y[:, None] + rng.normal(size=(602, 2)), y.astype(str), learners={"RCA": RCA()}, folds=2)[1]
+        y = np.repeat(np.arange(301), 4)
+        text = make(y[:, None] + rng.normal(size=(1204, 2)), y.astype(str), learners={"RCA": RCA()}, folds=2)[1]
     elif kind == "60 classes":
         names = np.array([f"a long name, as in a column of text, {code}" for code in range(60)])
         text = make(rng.normal(size=(180, 50)), names[np.arange(180) % 60], learners={"RCA": RCA()})[1]

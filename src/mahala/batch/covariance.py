@@ -7,7 +7,7 @@ import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run
-from mahala.batch.whitening import constant, covariances, whiten_varying
+from mahala.batch.whitening import check_varies, covariances, whiten_varying
 
 
 @dataclass(eq=False, repr=False)
@@ -38,8 +38,7 @@ class Covariance(BatchLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         X = data.X
-        if constant(X).all():
-            raise ValueError("X does not vary: its rows are all the same")
+        check_varies(X)
         n = len(X)
         scatter = covariances(X, np.zeros(n, dtype=np.intp))
         white = whiten_varying(scatter.total, max(X.shape) * float(np.finfo(X.dtype).eps))

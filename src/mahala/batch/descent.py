@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
-from mahala.batch.run import Model, Run
+from mahala.batch.run import Model, Run, check_n_components
 from mahala.batch.whitening import Coordinates
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
@@ -86,8 +86,7 @@ def first_components(
     """
     d = X.shape[1]
     m = d if n_components is None else int(n_components)
-    if m > d:
-        raise ValueError(f"n_components must be at most {d}, the number of features, got {m}")
+    check_n_components(m, d, "the number of features")
     if warm is not None:
         if warm["L"].shape != (m, d):
             last = f"{len(warm['L'])}, as in the last fit"

@@ -6,10 +6,11 @@ from typing import Any, Literal
 import numpy as np
 
 from mahala.batch.batch_learner import WeightedLearner
-from mahala.batch.run import Run
-from mahala.batch.whitening import constant, covariances, whiten_varying
+from mahala.batch.run import Run, check_n_components
+from mahala.batch.whitening import Covariances, constant, covariances, whiten_varying
 from mahala.engine.inputs import refuse_chunks
 from mahala.engine.moments import class_means
+from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
@@ -54,9 +55,7 @@ class LDA(WeightedLearner):
     def _learn(self, data: Any, run: Run) -> str:
         X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
-        if self.n_components is not None and self.n_components > most:
-            limit = f"{most}, the smaller of the number of classes less one and of features"
-            raise ValueError(f"n_components must be at most {limit}, got {self.n_components}")
+        check_n_components(self.n_components, most, "the smaller of the number of classes less one and of features")
         if constant(X).all():
             raise ValueError("the classes of X have the same mean, so no direction separates them")
         if weights is not None:  # only their ratios matter; all above 1, so that every class counts in the covariance
@@ -81,11 +80,16 @@ class LDA(WeightedLearner):
                 s = float(ledoit_wolf_shrinkage(Z, assume_centered=True))
             within = (1.0 - s) * within + s * np.trace(within) / len(within) * np.eye(len(within))
 
-        white = whiten_varying(within, RANK_TOLERANCE)
-        _, between, directions = np.linalg.svd(scatter.offsets @ white.T, full_matrices=False)
-        rank = int((between > np.sqrt(RANK_TOLERANCE) * between[0]).sum())
-        m = min(most if self.n_components is None else int(self.n_components), rank)
-        L = scatter.in_features(directions[:m] @ white)
-        L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
+        L, between = discriminants(scatter, within)
+        m = most if self.n_components is None else int(self.n_components)
+        L = L[:m].astype(X.dtype) if np.abs(L[:m]).max() < 1e18 else L[:m]
         run.step(-float(np.square(between[:m]).sum() / sizes.sum()), {"L": L})
         return "converged"
+
+
+def discriminants(scatter: Covariances, within: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return directions that separate groups, with variance 1 within them, and the spread of the means along them."""
+    white = whiten_varying(within, RANK_TOLERANCE)
+    _, between, directions = np.linalg.svd(scatter.offsets @ white.T, full_matrices=False)
+    kept = between > np.sqrt(RANK_TOLERANCE) * between.max(initial=0.0)
+    return scatter.in_features(directions[kept] @ white), between[kept]

@@ -7,7 +7,7 @@ import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.lda import RANK_TOLERANCE
-from mahala.batch.run import Run
+from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import divided_by_largest, standardised, whiten_varying
 from mahala.compiled.threads import in_pairs_of_blocks, n_threads, scratch, squared_norms, transposed_product
 from mahala.engine.neighbors import class_neighbors
@@ -65,8 +65,7 @@ class LFDA(BatchLearner):
     def _learn(self, data: Any, run: Run) -> str:
         X, codes = data.X, data.codes
         d = X.shape[1]
-        if self.n_components is not None and self.n_components > d:
-            raise ValueError(f"n_components must be at most {d}, the number of features, got {self.n_components}")
+        check_n_components(self.n_components, d, "the number of features")
         Z, factors = standardised(X.astype(np.float64))
         within, between = _scatters(Z, divided_by_largest(X.astype(np.float64))[0], codes, self.n_neighbors)
         white = whiten_varying(within, RANK_TOLERANCE)

@@ -11,7 +11,7 @@ from mahala.batch.logistic.minibatches import fit_in_minibatches
 from mahala.batch.logistic.penalty import choose_penalty
 from mahala.batch.logistic.prior_space import Coordinates
 from mahala.batch.pair_costs import pairs_of
-from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Model, Run, check_n_components
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.pairs import draw_pairs
@@ -225,10 +225,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         answers, coordinates = data, Coordinates.of(data.X, self.prior, self.n_components)
         placed = answers._replace(X=coordinates.rows(answers.X))
         width, full = placed.X.shape[1], self.n_components is None
-        if not full and self.n_components > width:
-            raise ValueError(
-                f"n_components must be at most {width}, the dimensions of the rows, got {self.n_components}"
-            )
+        check_n_components(self.n_components, width, "the dimensions of the rows")
         start = np.eye(self.n_components or width, width, dtype=placed.X.dtype)
         default, warm = PENALTY / float(answers.weights.sum()), self._warm_model()
         if not isinstance(self.lam, str):

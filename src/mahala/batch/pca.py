@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.run import Run
+from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import divided_by_largest
 from mahala.engine.moments import principal_directions
-from mahala.support.parameters import Count, Fraction, Seed, is_count
+from mahala.support.parameters import Count, Fraction, Seed
 
 
 @dataclass(eq=False, repr=False)
@@ -55,12 +55,10 @@ class PCA(BatchLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         X, m = data.X, self.n_components
-        if is_count(m) and m is not None and m > min(X.shape):
-            most = f"{min(X.shape)}, the smaller of the numbers of rows and features"
-            raise ValueError(f"n_components must be at most {most}, got {m}")
+        check_n_components(m, min(X.shape), "the smaller of the numbers of rows and features")
         shifted, largest = divided_by_largest(X)  # so that squares neither overflow nor underflow
         if largest == 0.0:
-            raise ValueError("X does not vary: its rows are all the same")
+            raise ValueError("X must have rows that differ, but all its rows are equal")
         L, variances, total = principal_directions(shifted, m, int(self._rng.integers(2**31)))
         error = max(total - float(variances.sum(dtype=np.float64)), 0.0)
         if self.whiten:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mahala.batch.batch_learner import WeightedLearner
-from mahala.batch.run import Run
-from mahala.batch.whitening import constant, covariances, whiten_within
+from mahala.batch.run import Run, check_n_components
+from mahala.batch.whitening import check_varies, covariances, whiten_within
 from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
 from mahala.support.lazily import csgraph, sp
@@ -62,9 +62,7 @@ class RCA(WeightedLearner):
     regularization: Share = 1e-6
 
     def _learn(self, data: Any, run: Run) -> str:
-        d = data.X.shape[1]
-        if self.n_components is not None and self.n_components > d:
-            raise ValueError(f"n_components must be at most {d}, the number of features, got {self.n_components}")
+        check_n_components(self.n_components, data.X.shape[1], "the number of features")
         weights = None if isinstance(data, Pairs) else data.weights
         if isinstance(data, Pairs):  # the connected components of the graph of similar pairs
             edges = data.left[data.similar], data.right[data.similar]
@@ -75,8 +73,7 @@ class RCA(WeightedLearner):
         if np.bincount(chunklets).max() < 2:
             source = "similar pairs connect" if isinstance(data, Pairs) else "y puts into one class"
             raise ValueError(f"RCA needs two rows of one kind, but there are none that {source}")
-        if constant(data.X).all():
-            raise ValueError("X does not vary: its rows are all the same")
+        check_varies(data.X)
         if weights is not None and np.bincount(chunklets, weights).max() <= 1.0:
             advice = "so each counts as a single row; multiply all weights by a number"
             raise ValueError(f"sample_weight counts rows, but no class has a total above 1, {advice}")

@@ -91,6 +91,12 @@ class Run:
         self._model = model if n else {}
 
 
+def check_n_components(n_components: float | None, most: int, what: str) -> None:
+    """Raise ValueError if there are to be more components than `most`, the number of `what`."""
+    if n_components is not None and n_components > most:
+        raise ValueError(f"n_components must be at most {most}, {what}, got {n_components}")
+
+
 def matrix_of(model: Model) -> FloatArray:
     """Return M in float64."""
     if "weights" in model:

@@ -8,10 +8,10 @@ from sklearn.cluster import KMeans
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend
-from mahala.batch.lda import RANK_TOLERANCE
+from mahala.batch.lda import discriminants
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import edges_of_triplets
-from mahala.batch.whitening import constant, covariances, whiten_varying
+from mahala.batch.whitening import check_varies, constant, covariances
 from mahala.comparisons import Triplets
 from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
@@ -109,11 +109,10 @@ class SCML(IterationParams, BatchLearner):
         return self._learned("basis_weights")
 
     def _learn(self, data: Any, run: Run) -> str:
+        check_varies(data.X)
         X = data.X.astype(np.float64) - data.X.mean(axis=0, dtype=np.float64)
         codes = data.codes if isinstance(data, LabelledRows) else None
         scale = 2.0 * float(np.square(X).sum()) / len(X)
-        if scale == 0.0:
-            raise ValueError("X must have rows that differ, but all its rows are equal")
         X /= np.sqrt(scale)
         if codes is None:
             triplets = data.over(X)
@@ -259,8 +258,5 @@ def _discriminants(X: FloatArray, codes: IndexArray) -> FloatArray:
     if constant(X).all() or np.bincount(codes).max() < 2:
         return np.empty((0, X.shape[1]))
     scatter = covariances(X, codes)
-    white = whiten_varying(scatter.within, RANK_TOLERANCE)
-    _, between, directions = np.linalg.svd(scatter.offsets @ white.T, full_matrices=False)
-    kept = between > np.sqrt(RANK_TOLERANCE) * between.max(initial=0.0)
-    L = scatter.in_features(directions[kept] @ white)
+    L, _ = discriminants(scatter, scatter.within)
     return np.asarray(L / np.linalg.norm(L, axis=1, keepdims=True))

@@ -104,6 +104,12 @@ def constant(X: Any) -> BoolArray:
     return np.asarray(low == high)
 
 
+def check_varies(X: Any) -> None:
+    """Raise ValueError if all rows are equal."""
+    if constant(X).all():
+        raise ValueError("X must have rows that differ, but all its rows are equal")
+
+
 def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
     """Return X with each feature shifted and divided to lie between 0 and 1, and the divisors, infinite if constant."""
     low, high = computed(X.min(axis=0), X.max(axis=0))

@@ -113,9 +113,7 @@ def compare(
 
     seconds = options.seconds_of(budget, "--budget")
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
-    # Comparisons of two labels do not replace each other's files.
-    parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]
-    folder = Path("-".join(parts)) if output is None else output
+    folder = _default_folder(name, label) if output is None else output
     answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
     given = {kind: path for kind, path in answers.items() if path is not None}
     _check_folder(folder, report, [Path(data), *given.values()], force)
@@ -139,10 +137,9 @@ def compare(
     )  # fmt: skip
     numbers = target_of(table.labels, table.X.shape[0], None if metric == "auto" else metric == "r2").is_number
     table = table if numbers else without_single_rows(table, label)
-    if not as_json:
-        show_columns(table.columns)
-    size = min(table.X.shape[0], MOST_ROWS), table.X.shape[1]
-    panel = (members if learners else default_panel)(*size, seed, numbers=numbers)
+    show_columns(() if as_json else table.columns)
+    n_rows, n_features = table.X.shape
+    panel = (members if learners else default_panel)(min(n_rows, MOST_ROWS), n_features, seed, numbers=numbers)
     chosen = panel if learners is None else _chosen(learners, panel, seed)
     interrupt = None
     with options.computing(device, scheduler), task_bar("Comparing", terminal(stderr=True).is_terminal) as update:
@@ -226,6 +223,11 @@ def _writers(
     if board.candidate is not None and board.candidate is not board.winner:
         writers[leaderboard.LEARNED] = fitted(board.candidate).save
     return writers | {leaderboard.TABLE: records_writer(board.table())}
+
+
+def _default_folder(name: str, label: str | None) -> Path:
+    """Return a folder for the data and the label, so that comparisons of two labels do not share files."""
+    return Path("-".join([name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]))
 
 
 def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -> None:

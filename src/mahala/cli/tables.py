@@ -155,24 +155,19 @@ def open_input(path: Path | None) -> AbstractContextManager[Any]:
 
 def read_items(path: Path) -> Any:
     """Return the rows of an .npz file, or of a memory-mapped .npy file."""
-    import numpy as np
+    from numpy.lib.format import open_memmap
 
     from mahala.data.array_files import read_npz
     from mahala.support.files import check_readable
 
-    if path.suffix in (".npy", ".npz"):
-        check_readable(path)
+    if path.suffix not in (".npy", ".npz"):
+        raise ValueError(f"--items must be a .npy or .npz file, got {path}")
+    check_readable(path)
     if path.suffix == ".npz":
         return read_npz(str(path))[0]
-    if path.suffix != ".npy":
-        raise ValueError(f"--items must be a .npy or .npz file, got {path}")
     try:
-        items = np.load(path, mmap_mode="r", allow_pickle=False)
+        return open_memmap(path, mode="r")
     except OSError:
         raise
     except Exception as error:  # damaged files cause errors of many types
-        raise ValueError(f"--items {path} cannot be read: {error}") from error
-    if not isinstance(items, np.ndarray):
-        items.close()
-        raise ValueError(f"--items {path} must hold one array, but it is an .npz file: name it so")
-    return items
+        raise ValueError(f"--items {path} is not a readable .npy file ({error})") from error

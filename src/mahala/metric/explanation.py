@@ -12,10 +12,14 @@ from mahala.support.parameters import WholeNumber, check_value
 class Explanation:
     """The contributions of features and of directions to a squared distance (bilinear metric: to a similarity).
 
-    `features` holds the contribution of each feature, `v_i (M v)_i` with `v = x - x2` (bilinear: `x_i (M x2)_i`).
-    `directions` holds that of each eigenvector, `λ_j (u_jᵀ v)²` (bilinear: `σ_j (u_jᵀ x) (v_jᵀ x2)`), in the order of
-    `Metric.spectrum`. Each of them sums to `distance`. `features` is None under a kernel, which leaves no share to a
-    single feature; `directions` is None if M is sparse, because they are not computed then.
+    Attributes
+    ----------
+    distance : float, the squared distance or the similarity, to which `features` and `directions` sum
+    features : array or None, `v_i (M v)_i` with `v = x - x2` for each feature (bilinear: `x_i (M x2)_i`); None under a
+        kernel, which leaves no share to a single feature
+    directions : array or None, `λ_j (u_jᵀ v)²` for each eigenvector (bilinear: `σ_j (u_jᵀ x) (v_jᵀ x2)`), in the order
+        of `Metric.spectrum`; None if M is sparse, because they are not computed then
+    feature_names : tuple of str or None
     """
 
     distance: float

@@ -16,12 +16,16 @@ RECORD = np.dtype(list(_COLUMNS.items()))
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What happened at each step: the label y, the label predicted before the update, the signed loss p and the step
-    length τ, one entry per step.
+    """What an online learner saw and did at each step.
 
-    `rank_steps` and `ranks` hold the steps at which the effective dimension (the rank of M's positive part) was
-    recorded, and its values. `n_dropped` is the number of steps that are not here, which are the first ones unless
-    `record` was changed on the way.
+    Attributes
+    ----------
+    y, predicted : arrays of +1 / -1, the label of each step and the label predicted before the update
+    p : array of float, the signed loss of each step
+    tau : array of float, the step length τ; 0 where the model did not change
+    rank_steps, ranks : arrays of int, the steps at which the effective dimension (the rank of M's positive part) was
+        recorded, and its values
+    n_dropped : int, the number of steps that were not kept: the first ones, unless `record` was changed in between
     """
 
     y: SignArray

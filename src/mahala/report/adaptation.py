@@ -61,8 +61,8 @@ def _thinned(gains: FloatArray) -> list[float]:
 def _means(adapter: QueryAdapter) -> str:
     values, verdict = adapter.cross_validation_, adapter.verdict_
     ends = "" if not verdict.helps else f" <small>95 % {verdict.low:+.3f} to {verdict.high:+.3f}</small>"
-    means = ["mean", f"{values.raw.mean():.3f}", f"<b>{values.learned.mean():.3f}</b>"]
-    return table(["", "raw", "learned", "gain"], [[*means, f"{values.gains.mean():+.3f}{ends}"]])
+    means = [f"{values.raw.mean():.3f}", f"<b>{values.learned.mean():.3f}</b>", f"{values.gains.mean():+.3f}{ends}"]
+    return table(["raw", "learned", "gain"], [means])
 
 
 def _queries(values: CrossValidation, places: IndexArray, names: Sequence[str]) -> str:

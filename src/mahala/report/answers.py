@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 
 from mahala.evaluation.answer_board import AnswerBoard
-from mahala.report.page import Section, chart, facts, header, page
+from mahala.report.page import Section, chart, facts, header, page, table
 
 
 def answers_page(board: AnswerBoard, *, title: str, saved: str, measured: Mapping[str, str]) -> str:
@@ -22,7 +22,8 @@ def answers_page(board: AnswerBoard, *, title: str, saved: str, measured: Mappin
     if board.kind == "quadruplets":
         protocol["The same items"] = f"{board.folds} folds over pairs; both pairs of a tested answer are in one fold"
         protocol["Pairs"] = "both pairs of a tested answer have an item of the fold, and each pair is tested once"
-    sections = [Section("Answers predicted", _table(board), " ".join(board.sentences()[2:]))]
+    heading, *lines = ([escape(cell) for cell in line] for line in board.cells())
+    sections = [Section("Answers predicted", table(heading, lines), " ".join(board.sentences()[2:]))]
     data: dict[str, object] = {}
     if best is not None and len(board.gains):
         gains = np.sort(board.gains)[::-1]
@@ -39,13 +40,3 @@ def answers_page(board: AnswerBoard, *, title: str, saved: str, measured: Mappin
     text = " ".join(board.sentences()[:2])
     headline = header(f"{title} · {board.heading()}", board.verdict.kind.capitalize(), text)
     return page(f"{title} · mahala compare", headline, sections, data)
-
-
-def _table(board: AnswerBoard) -> str:
-    heading, *lines = board.cells()
-    head = "".join(f"<th{' class=n' if at else ''}>{escape(text)}</th>" for at, text in enumerate(heading))
-    body = []
-    for line in lines:
-        cells = "".join(f"<td{' class=n' if at else ''}>{escape(text)}</td>" for at, text in enumerate(line))
-        body.append(f"<tr>{cells}</tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"

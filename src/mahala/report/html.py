@@ -34,7 +34,7 @@ def report(
         Section(
             "Error by number of neighbours",
             chart("by_k"),
-            "Means over all test parts; the band marks the ranking's number. A click on a name switches its line.",
+            "Means over all test parts; the band marks the number that ranks. Click a name to show or hide its line.",
         ),
         *(_classes(leaderboard, shown, data) if leaderboard.classes else []),
         *(_before_and_after(leaderboard, shown, data) if shown is not None else []),
@@ -74,8 +74,8 @@ def leaderboard_table(board: Leaderboard) -> str:
 LEADERBOARD_NOTE = (
     "Dot: mean error; line and small numbers: 95 % interval. To plain: difference to the best plain distance in "
     "percentage points, with its interval. Intervals describe each learner alone and are not adjusted for their "
-    "number; the verdict above is the test. Fit: CPU seconds on one thread, the median over training parts. A click "
-    "on a heading sorts."
+    "number; the verdict above is the test. Fit: CPU seconds on one thread, the median over training parts. Click a "
+    "heading to sort."
 )
 
 
@@ -127,8 +127,8 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
     data["classes"] = chart_data.errors_by_class(board, drawn, name)
     counts, with_errors = board.class_counts, board.euclidean.confusion is not None
     majority = (
-        f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows: to answer it "
-        f"always is wrong for {percent(board.majority_error)}."
+        f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows; always "
+        f"predicting it has an error of {percent(board.majority_error)}."
     )
     votes = f" Errors are those of {board.n_neighbors} neighbours." if with_errors else ""
     which = "with the most errors" if with_errors else "with the most rows"
@@ -139,7 +139,7 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         data["confusion"] = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"
         rows = f"The test rows of {board.parts} parts" if board.partial else f"All rows as test rows{times}"
-        note = f"{rows}, with {board.n_neighbors} neighbours. Darker: more of the row."
+        note = f"{rows}, with {board.n_neighbors} neighbours. Darker cells have a larger share of their row."
         sections.append(Section("Which classes are confused", chart("confusion"), note + some))
     return sections
 
@@ -164,9 +164,9 @@ def _before_and_after(board: Leaderboard, shown: Shown, data: dict[str, object])
             "The rows in a plane, and their neighbours",
             chart("plane"),
             "The two directions of largest variance under each distance. Strong: held-out rows; faint: "
-            f"rows to which {shown.name} was fitted.{coincide}{sample}{shared} A click on a point, or its number in "
-            "the field, lists the nearest of all rows, in all directions; they have rings. Rows have the numbers that "
-            "they have in the table, counted from 0. Distances are divided by the median, as above.",
+            f"rows to which {shown.name} was fitted.{coincide}{sample}{shared} Click a point, or enter its number, "
+            "to list the nearest of all rows, in all directions; they get rings. Row numbers are those of the table, "
+            "from 0. Distances are divided by their median, as above.",
         ),
         Section(
             f"Spectrum of {shown.name}",

@@ -12,7 +12,7 @@ import scipy.linalg
 from mahala.batch.logistic.answers import PENALTY, Answers, LogisticLoss
 from mahala.batch.logistic.prior_space import prior_map
 from mahala.batch.pair_costs import pairs_of
-from mahala.batch.run import Model, Run
+from mahala.batch.run import Model, Run, check_n_components
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine import current_engine
@@ -122,8 +122,7 @@ def _floats(X: Any, rows: IndexArray) -> RealArray:
 def _leading_axes(Z: RealArray, m: int) -> RealArray:
     """Return the orthonormal directions in which rows vary most."""
     n, d = Z.shape
-    if m > min(d, n - 1):
-        raise ValueError(f"n_components must be at most {min(d, n - 1)}, the dimensions of the rows, got {m}")
+    check_n_components(m, min(d, n - 1), "the dimensions of the rows")
     Z = Z - Z.mean(axis=0)
     scatter = transposed_product(Z, Z) if d <= n else product(Z, Z.T)
     values, vectors = scipy.linalg.eigh(scatter, subset_by_index=[len(scatter) - m, len(scatter) - 1])

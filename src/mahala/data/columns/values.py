@@ -134,12 +134,10 @@ def _from_pandas(series: Any) -> Column:
         texts = series.astype(object).where(series.notna(), None).tolist()
         return Column(_objects([None if text is None else _spelled(text) for text in texts]), "category")
     kind = getattr(dtype, "kind", "O")
-    if kind == "M":
-        if getattr(dtype, "tz", None) is not None:
-            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        return _from_array(series.to_numpy(dtype="datetime64[us]"))
-    if kind == "m":
-        return _from_array(series.to_numpy(dtype="timedelta64[us]"))
+    if getattr(dtype, "tz", None) is not None:
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if kind in "Mm":
+        return _from_array(series.to_numpy(dtype=f"{kind}8[us]"))
     if kind in "iufb":
         return _of_floats(series.to_numpy(dtype=np.float64, na_value=np.nan), "flag" if kind == "b" else "number")
     return _from_array(series.astype(object).where(series.notna(), None).to_numpy(dtype=object))
