@@ -93,10 +93,10 @@ def test_items_are_told_apart_by_ids_or_by_their_numbers():
 
 
 def clicked_for(adapter, x, items, target, n, **given):
-    """Show the ten best items n times, of which the target is clicked."""
+    """Show the ten best items n times, of which the target is clicked, or the first one if it is None."""
     for _ in range(n):
         shown = adapter.rank(x, items, 10, **{name: given.get(name) for name in ("query_id", "user")})
-        adapter.learn_one(x, items[shown], shown == target, **given)
+        adapter.learn_one(x, items[shown], shown == (shown[0] if target is None else target), **given)
     return adapter
 
 
@@ -137,3 +137,17 @@ def test_a_user_sees_what_this_user_clicked_and_others_as_much_as_the_cap_allows
         assert adapter.rank(x, items, 1, query_id="q")[0] == order[0]
         evidence = adapter._memory.evidence("q", item_keys(None, items[[target]]))
         assert evidence[0, 0] == pytest.approx(1.0 + 1 / 2 + 1 / 3 + 1 / 4)
+
+
+@pytest.mark.parametrize(("personal", "n_others", "is_first"), [(True, 20, True), (False, 0, True), (False, 20, False)])
+def test_one_visitor_teaches_ten_queries_with_four_clicks_each(personal, n_others, is_first):
+    """The item at rank 5 of the last query comes first for this visitor, unless the cap protects the others."""
+    rng = np.random.default_rng(3)
+    queries, items = rng.normal(size=(10, 12)), rng.normal(size=(300, 12))
+    adapter = QueryAdapter(user_cap=5, personal=personal, random_state=0)
+    for user in range(n_others):
+        clicked_for(adapter, queries[user % 10], items, None, 1, query_id=user % 10, user=user)
+    for query, x in enumerate(queries):
+        target = int(np.argsort(-items @ x)[4])
+        clicked_for(adapter, x, items, target, 4, query_id=query, user="me")
+    assert (adapter.rank(x, items, 1, query_id=query, user="me")[0] == target) == is_first

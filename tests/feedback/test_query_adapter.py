@@ -258,6 +258,7 @@ def test_one_user_has_a_bounded_influence():
     changes = []
     for user_cap in (1, None):
         adapter = QueryAdapter(user_cap=user_cap)
+        adapter.learn_one(np.arange(1.0, D + 1.0), page, [0, 0], user="another")
         for _ in range(8):
             adapter.learn_one(np.arange(1.0, D + 1.0), page, [1, 0], user="u")
         changes.append(np.abs(adapter._model.learned.matrices()[0] - np.eye(D)).max())

@@ -50,6 +50,7 @@ def test_a_user_is_trusted_no_more_than_learned_from():
     trusts = {}
     for cap, n in ((None, 100), (2, 100), (None, 2)):
         adapter = QueryAdapter(user_cap=cap, random_state=0)
+        adapter.learn_one(x, items, [0, 0, 0, 0, 0, 0], user="another", ranked=False)
         for _ in range(n):
             adapter.learn_one(x, items, [0, 0, 0, 0, 0, 1], query_id="q", user="u", ranked=False)
         trusts[cap, n] = adapter._trust.hedges["known"].n

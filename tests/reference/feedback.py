@@ -17,9 +17,8 @@ def adapter_stream(impressions, d, rates):
     """
     L, models = np.eye(d), []
     maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
-    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.6), ("known", 0.5))}
-    priors["memory"] = np.array([0.5] + [0.5 / 3] * 3)
-    rates = rates | {"memory": 1.0}
+    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.9), ("known", 0.75))}
+    priors["memory"] = np.array([0.75] + [0.25 / 3] * 3)
     losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}
     counts = dict.fromkeys(rates, 0.0)
     before = None
@@ -73,11 +72,15 @@ def adapter_stream(impressions, d, rates):
         pair_weights = np.array([(reactions[i] - reactions[j]) / span for i, j in pairs])
         scores = np.array([Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps])
 
-        def judged(kind, scores, pair_weights, penalty, share, pairs=pairs):
+        page = rank_rates(len(Z))
+        corrected = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
+        share = corrected.sum() / pair_weights.sum()
+
+        def judged(kind, scores, penalty, pairs=pairs, corrected=corrected, share=share):
             each = np.empty(len(scores))
             for e, s_e in enumerate(scores):
                 wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
-                each[e] = np.sum(pair_weights * wrong) / pair_weights.sum()
+                each[e] = np.sum(corrected * wrong) / corrected.sum()
             each[1:] = np.minimum(each[1:] + penalty, 1.0)
             weighted[kind] += share * weights(kind) @ each
             losses[kind] += share * each
@@ -85,13 +88,9 @@ def adapter_stream(impressions, d, rates):
 
         if kind == "known":
             sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
-            net, page, mean = sums[:, 0] - sums[:, 1] / 3, rank_rates(len(Z)), weights(kind) @ scores
-            corrected = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
-            remembering = [mean + m * weight * net for weight in REMEMBERED]
-            judged("memory", remembering, corrected, 0.03, corrected.sum() / pair_weights.sum())
-            judged("known", scores, corrected, 0.03, corrected.sum() / pair_weights.sum())
-        else:
-            judged("new", scores, pair_weights, 0.0, 1.0)
+            net, mean = sums[:, 0] - sums[:, 1] / 3, weights(kind) @ scores
+            judged("memory", [mean + m * weight * net for weight in REMEMBERED], 0.02)
+        judged(kind, scores, 0.06 if kind == "known" else 0.0)
         C = m**2 / s**3
         crowd = np.sqrt(len({i for i, _ in pairs}))
         for (i, j), weight in zip(pairs, pair_weights, strict=True):

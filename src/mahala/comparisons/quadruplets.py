@@ -5,8 +5,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.base import Comparisons, column_names
-from mahala.comparisons.pairs import draw_pairs
+from mahala.comparisons.pairs import Comparisons, column_names, draw_pairs
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes, to_numpy

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.base import Comparisons, column_names, near_rows, sort_by_class
+from mahala.comparisons.pairs import Comparisons, column_names, near_rows, sort_by_class
 from mahala.support.arrays import IndexArray, check_room
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes

@@ -78,15 +78,15 @@ class QueryAdapter(AdapterRanking):
 
     Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
     for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
-    of pairs (one result that people reacted to more than to another) that it has in the wrong order. Exponential
-    weights on these losses, one set for queries that are new and one for queries that are known, give `trust_`; the
-    weighted mean of the experts is served. For known queries four more experts, which add nothing or remembered clicks
-    to that, have weights of their own; a click counts less where clicks are frequent, and all experts but the raw
-    scores, and the one that adds nothing, pay 0.03.
+    of pairs (one result that people reacted to more than to another) that it has in the wrong order; a click counts
+    less where clicks are frequent. Exponential weights on these losses, one set for queries that are new and one for
+    queries that are known, give `trust_`; the weighted mean of the experts is served. For known queries four more
+    experts, which add nothing or remembered clicks to that, have weights of their own. There, all experts but the raw
+    scores pay 0.06, and all but the one that adds nothing pay 0.02.
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
-    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.87 sqrt(T) for new queries
-    and 1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
+    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.47 sqrt(T) for new queries
+    and 1.5 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
     weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
@@ -109,7 +109,7 @@ class QueryAdapter(AdapterRanking):
         those above it; a number η weights a pair by (rank of the better result / number shown)^η.
     user_cap : int or None
         The n-th impression of a user is learned from, and counts for and against the experts, with the weight
-        min(1, user_cap / n).
+        min(1, user_cap / n). While all impressions are from one user, the weight is 1.
     personal : bool
         Whether the clicks of each user are remembered for this user as well, at their full weight. They count in
         `rank` for the same user only.
@@ -307,7 +307,9 @@ class QueryAdapter(AdapterRanking):
             key, rates = digest_of(x.tobytes() if page.query_id is None else page.query_id), self._rates.of(len(items))
             share = 1.0
             if self.user_cap is not None and page.user is not None:
-                share = min(1.0, self.user_cap / self._users.add(page.user))
+                n = self._users.add(page.user)
+                if n < self.n_impressions_:  # otherwise there is nobody else
+                    share = min(1.0, self.user_cap / n)
             if len(positive):
                 remembered = self._model.gap * place_values(*self._memory.net(key), page.keys)
                 corrected = weights

@@ -9,13 +9,15 @@ from scipy.special import expit
 
 from mahala.compiled.pages import page_losses
 from mahala.feedback.signals import SIGNALS, Signals, SignalWeights
-from mahala.feedback.trust import PENALTY, Hedge, PagePairs, mixtures, prior
+from mahala.feedback.trust import Hedge, PagePairs, mixtures, prior
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.states import prefixed, without_prefix
 
 # The length of the first step; later ones are in proportion to 1 / sqrt(pages).
 STEP = 0.15
+# What is added to the losses of all experts but the first: by random clicks, all lose alike.
+PENALTY = 0.03
 # The spread of a signal is that of about this many last pages.
 WINDOW = 1000
 

@@ -21,12 +21,14 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # An expert with a memory adds, to the score of an item by the maps, λ times its net clicks times the usual difference
 # between the raw scores on a page; these are the λ.
 REMEMBERED = (0.3, 0.6, 1.2)
-# How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
-RATES = {"new": 0.5, "known": 1.0}
-# The prior weight of the raw ranking. A map has seen few queries, and must show more before new ones are served by it.
-RAW = {"new": 0.6, "known": 0.5}
-# What is added, for known queries, to the losses of all experts but the first: by random clicks, all lose alike.
-PENALTY = 0.03
+# How fast trust moves. For new queries it rests on one impression of each query: by that alone, a map that makes new
+# queries worse is hardly told from one that makes them better.
+RATES = {"new": 0.25, "known": 1.0, "memory": 2.0}
+# The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known.
+FIRST = {"new": 0.9, "known": 0.75, "memory": 0.75}
+# What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
+# an expert ranked favour this expert.
+PENALTIES = {"new": 0.0, "known": 0.06, "memory": 0.02}
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -135,15 +137,16 @@ class Trust:
 
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
-        n = len(self.experts)
-        self.hedges = {kind: Hedge(prior(n, 0, RAW[kind]), rate, half_life) for kind, rate in RATES.items()}
         self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
-        self.hedges["memory"] = Hedge(prior(len(self.memory)), 1.0, half_life)
-        self._gains = {kind: RunningGain() for kind in RATES}
+        self.hedges = {
+            name: Hedge(prior(len(self.memory if name == "memory" else self.experts), 0, FIRST[name]), rate, half_life)
+            for name, rate in RATES.items()
+        }
+        self._gains = {kind: RunningGain() for kind in ("new", "known")}
 
     def prefer(self, expert: int) -> None:
         """Begin with nearly all the weight on one expert."""
-        for kind in RATES:
+        for kind in self._gains:
             self.hedges[kind].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
 
     def shares(self, kind: str) -> FloatArray:
@@ -174,26 +177,23 @@ class Trust:
         remembered : net clicks of each result, in usual differences of scores on a page
         pairs : of results on the page
         weight : that of the page
-        corrected : weights of the pairs, corrected for positions, by which known queries are judged
+        corrected : weights of the pairs, corrected for positions, by which experts are judged
         """
         positive, negative, weights = pairs
-        hedge = self.hedges[kind]
         experts = scores @ self.experts.T
-        served = experts @ hedge.weights()
-        expert_losses = page_losses(experts, positive, negative, weights)
-        if kind == "new":
-            hedge.update(expert_losses, weight)
-        else:
-            certainty = weight * float(corrected.sum() / weights.sum())
-            remembering = served[:, np.newaxis] + np.outer(remembered, self.memory)
+        served = experts @ self.hedges[kind].weights()
+        columns = {kind: experts}
+        if kind == "known":
+            columns["memory"] = served[:, np.newaxis] + np.outer(remembered, self.memory)
             served = served + self.click_weight * remembered
-            for one, columns in ((hedge, experts), (self.hedges["memory"], remembering)):
-                losses = page_losses(columns, positive, negative, corrected)
-                losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
-                one.update(losses, certainty)
-        loss = float(page_losses(served[:, np.newaxis], positive, negative, weights)[0])
-        self._gains[kind].add(float(expert_losses[0]) - loss)
-        return loss
+        certainty = weight * float(corrected.sum() / weights.sum())
+        for name, values in columns.items():
+            losses = page_losses(values, positive, negative, corrected)
+            losses[1:] = np.minimum(losses[1:] + PENALTIES[name], 1.0)
+            self.hedges[name].update(losses, certainty)
+        raw, loss = page_losses(np.column_stack([scores[:, 0], served]), positive, negative, weights).tolist()
+        self._gains[kind].add(raw - loss)
+        return float(loss)
 
     def learned_share(self, kind: str) -> float:
         """Return the share of the learned map in what is served."""

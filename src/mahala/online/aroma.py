@@ -12,7 +12,7 @@ from mahala.online.state.base import Steps
 from mahala.online.state.dense import csr_rows
 from mahala.online.state.margin import SymmetricMatrix, Whole
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
-from mahala.support.arrays import FloatArray, block_size, check_room, slices
+from mahala.support.arrays import FloatArray, block_size, check_room
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, between
 from mahala.support.states import Array
@@ -114,8 +114,7 @@ class CovarianceState(SimilarityState):
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        for part in slices(len(chunk.y), block_size(2 * max(self.shape), least=kernels.BLOCK)):
-            x, q = chunk.in_full(part, self.shape)
+        for part, x, q in chunk.in_full(block_size(2 * max(self.shape), least=kernels.BLOCK), self.shape):
             self._take(x, q, rule, self.clock + part.start, (steps[0][part], steps[1][part], steps[2][part]))
         return len(chunk.y), 0
 

@@ -185,13 +185,13 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
     dtype = planes.dtype
     late = width > 1  # then a step is taken in full or not
     stamps = np.full(d, -1, dtype=np.int64)
-    for block in slices(len(chunk.y), BLOCK):
+    for block, x, q in chunk.in_full(BLOCK, state.shape):
         p, tau, predicted = steps[0][block], steps[1][block], steps[2][block]
-        x, q = chunk.in_full(block, state.shape)
         X, Q = x.astype(dtype), q.astype(dtype)
         W = np.empty_like(Q) if len(left) else Q  # with covariances, X = xΛ and W = qΓ follow the steps
         row_of, at = x.T.nonzero()
-        by_row = np.searchsorted(row_of, np.arange(d + 1)), at, X[at, row_of]
+        x_values = X[at, row_of]
+        by_row = np.searchsorted(row_of, np.arange(d + 1)), at, x_values
         products = np.empty((0, 0)) if len(left) else product(x, x.T) * product(q, q.T)
         tau[:] = 0.0
         weights = np.zeros(len(at), dtype=dtype)
@@ -211,12 +211,12 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
             # A first guess, from M as it is before the block, which costs less than to read it step by step.
             images = product(planes[:, 0], Q.T)
             decide(np.einsum("ti,it->t", x, images))
-            weights[:] = tau[at] * X[at, row_of]
+            weights[:] = tau[at] * x_values
         wrong = True
         while wrong:
             in_threads(read, bounds[:-1], bounds[1:], threads=threads)
             wrong = decide(scores.sum(axis=0)) > 0 and late
-            weights[:] = tau[at] * X[at, row_of]
+            weights[:] = tau[at] * (X[at, row_of] if len(left) else x_values)
         if tau.any():
             in_threads(write, bounds[:-1], bounds[1:], threads=threads)
     if late:

@@ -12,7 +12,7 @@ from mahala.comparisons import Triplets
 from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule
 from mahala.metric import BilinearMetric
 from mahala.online.state.base import State, Steps
-from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size, slices
 from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
@@ -94,14 +94,15 @@ class TripletChunk(NamedTuple):
         anchor, positive, negative = (column[rows] for column in self.numbers)
         return self._replace(numbers=(anchor, positive, negative), y=self.y[rows])
 
-    def in_full(self, part: slice, shape: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-        """Return x and q of the triplets of a slice as dense rows, for an M of this shape."""
+    def in_full(self, size: int, shape: tuple[int, int]) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+        """Yield slices of up to `size` triplets, with their x and q as dense rows, for an M of this shape."""
         X, Y = (
             sp.csr_matrix((values, columns, indptr), shape=(len(indptr) - 1, width))
             for (indptr, columns, values), width in zip((self.rows, self.items), shape, strict=True)
         )
-        anchor, positive, negative = (column[part] for column in self.numbers)
-        return X[anchor].toarray(), (Y[positive] - Y[negative]).toarray()
+        for part in slices(len(self.y), size):
+            anchor, positive, negative = (column[part] for column in self.numbers)
+            yield part, X[anchor].toarray(), Y[positive].toarray() - Y[negative].toarray()
 
 
 class SimilarityState(State):
