@@ -17,7 +17,7 @@ from mahala.feedback import judged
 from mahala.feedback.click_memory import item_keys
 from mahala.feedback.gains import CrossValidation
 from mahala.feedback.remembered import Remembered
-from mahala.feedback.trust import RATES
+from mahala.feedback.trust import RATES, SUPPORT
 from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
 from strategies import examples
@@ -48,15 +48,21 @@ def fed(adapter, stream):
 
 
 @examples(12)
-@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["clicks", "grades", "ties"]))
-def test_a_stream_equals_the_reference(seed, kind):
-    stream = impressions(seed, kind=kind)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["clicks", "grades", "ties"]),
+    support=st.sampled_from([SUPPORT, -0.5]),
+)
+def test_a_stream_equals_the_reference(seed, kind, support):
+    stream = impressions(seed, n=50, n_queries=20, kind=kind)
     adapter = QueryAdapter()
-    served, M, losses, weighted, counts, evidence = adapter_stream(stream, D, RATES)
-    for (x, shown, reactions, key), want in zip(stream, served, strict=True):
-        np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
-        adapter.learn_one(x, shown, reactions, query_id=key)
-    np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
+    served, M, losses, weighted, counts, evidence = adapter_stream(stream, D, RATES, support)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mahala.feedback.trust.SUPPORT", support)
+        for (x, shown, reactions, key), want in zip(stream, served, strict=True):
+            np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
+            adapter.learn_one(x, shown, reactions, query_id=key)
+        np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
     for name, hedge in adapter._trust.hedges.items():
         np.testing.assert_allclose(hedge.losses, losses[name], atol=1e-6)
         assert hedge.n == pytest.approx(counts[name])
@@ -65,6 +71,22 @@ def test_a_stream_equals_the_reference(seed, kind):
     for (key, item), sums in evidence.items():
         keys = item_keys(None, np.frombuffer(item)[np.newaxis])
         np.testing.assert_allclose(adapter._memory.evidence(key, keys)[0], sums, rtol=1e-5)
+
+
+@pytest.mark.parametrize("informative", [True, False])
+def test_known_queries_decide_whether_new_ones_are_served_more_of_the_map(informative, tmp_path):
+    """Clicks that follow a taste open a larger share of the map to new queries; random ones do not."""
+    rng, taste = np.random.default_rng(0), np.array([4.0, 4.0, 4.0, 0.2, 0.2, 0.2])
+    queries, items = rng.normal(size=(10, D)), rng.normal(size=(60, D))
+    adapter = QueryAdapter(random_state=0)
+    for at in range(200):
+        x = queries[at % 10]
+        shown = items[rng.permutation(60)[:8]]
+        best = np.argmax(shown @ (taste * x)) if informative else rng.integers(8)
+        adapter.learn_one(x, shown, np.arange(8) == best, query_id=at % 10)
+    assert (adapter.trust_["new"] > 0.1) == informative
+    adapter.save(tmp_path / "adapter.safetensors")
+    assert mahala.load(tmp_path / "adapter.safetensors").trust_ == adapter.trust_
 
 
 def test_impressions_one_by_one_and_together_give_the_same_model():

@@ -6,24 +6,28 @@ import numpy as np
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 REMEMBERED = (0.0, 0.3, 0.6, 1.2)
+# The prior weights of the raw ranking.
+FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75}
 
 
-def adapter_stream(impressions, d, rates):
+def adapter_stream(impressions, d, rates, support):
     """Return for each impression the served vector before it, and at the end M of new queries and the losses.
 
     An impression is (x, shown, reactions, id). OASIS with a margin m, the mean spread of the raw scores shown (for two
     results, the difference between the first raw scores of this and the last impression), and steps of at most
-    m² / s³, weighted by 1 / sqrt(number of preferred results).
+    m² / s³, weighted by 1 / sqrt(number of preferred results). New queries have other weights while the mean model is
+    ahead of raw on known queries by more than `support`, by the lower end of the 95 % interval of 20 or more pages.
     """
     L, models = np.eye(d), []
     maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
-    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.9), ("known", 0.75))}
+    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in FIRST.items()}
     priors["memory"] = np.array([0.75] + [0.25 / 3] * 3)
     losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}
     counts = dict.fromkeys(rates, 0.0)
     before = None
     spreads, sizes, known, served, weighted = [], [], set(), [], dict.fromkeys(rates, 0.0)
     clicks_at, shown_at = np.zeros(50), np.zeros(50)  # by rank
+    ahead = []  # of raw, on known queries
     evidence = {}  # by query and item: clicks, and clicks expected at its ranks
 
     def weights(kind):
@@ -31,6 +35,10 @@ def adapter_stream(impressions, d, rates):
         eta = rates[kind] * np.sqrt(8 * -np.log(prior.min()) / (counts[kind] + 1))
         w = prior * np.exp(-eta * (losses[kind] - losses[kind].min()))
         return w / w.sum()
+
+    def name_of(kind):
+        is_supported = len(ahead) >= 20 and np.mean(ahead) - 1.96 * np.std(ahead, ddof=1) / len(ahead) ** 0.5 > support
+        return "supported" if kind == "new" and is_supported else kind
 
     def matrix(kind):
         A = np.mean(models, axis=0) if models else L
@@ -54,7 +62,7 @@ def adapter_stream(impressions, d, rates):
         shown_at[: len(Z)] += 1
 
     for x, Z, reactions, key in impressions:
-        kind = "known" if key in known else "new"
+        kind = name_of("known" if key in known else "new")
         served.append(x @ matrix(kind))
         spread = np.ptp(Z @ x) if len(Z) != 2 or before is None else abs(Z[0] @ x - before)
         before = Z[0] @ x
@@ -89,6 +97,8 @@ def adapter_stream(impressions, d, rates):
         if kind == "known":
             sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
             net, mean = sums[:, 0] - sums[:, 1] / 3, weights(kind) @ scores
+            wrong = [[(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs] for s in (scores[0], scores[8])]
+            ahead.append(np.subtract(*wrong) @ pair_weights / pair_weights.sum())
             judged("memory", [mean + m * weight * net for weight in REMEMBERED], 0.02)
         judged(kind, scores, 0.06 if kind == "known" else 0.0)
         C = m**2 / s**3
@@ -102,4 +112,4 @@ def adapter_stream(impressions, d, rates):
                 L = L + weight / crowd * min(C, hinge / norm) * np.outer(x, q)
         known.add(key)
         remember(Z, reactions, key)
-    return served, matrix("new"), losses, weighted, counts, evidence
+    return served, matrix(name_of("new")), losses, weighted, counts, evidence

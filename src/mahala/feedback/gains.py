@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,21 +56,30 @@ class RunningGain:
         self.mean += before / self.n
         self.squares += before * (value - self.mean)
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; infinite for fewer than 20 gains."""
+        return math.sqrt(self.squares / (self.n - 1) / self.n) if self.n >= FEWEST_IMPRESSIONS else math.inf
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval of the mean."""
+        return self.mean - 1.96 * self.error
+
     def verdict(self, share: float = 0.0, measure: str = "pairs in the right order") -> Verdict:
         """Return what the gains mean; `share` is that of the learned map in what is served."""
         units = "impressions"
         if self.n < FEWEST_IMPRESSIONS:
             return Verdict("too early to tell", self.mean, -1.0, 1.0, self.n, 1.0, measure, units, share=share)
-        error = np.sqrt(self.squares / (self.n - 1) / self.n)
-        reach = 1.96 * error
-        p_value = float(2.0 * stats.norm.sf(abs(self.mean) / error)) if error else float(not self.mean)
+        reach = 1.96 * self.error
+        p_value = float(2.0 * stats.norm.sf(abs(self.mean) / self.error)) if reach else float(not self.mean)
         kind: Kind = "probably helps" if self.mean > 0.0 else "does not help"
         if self.mean > reach:
             kind = "shown to help"
         return Verdict(
             kind,
             self.mean,
-            max(-1.0, self.mean - reach),
+            max(-1.0, self.low),
             min(1.0, self.mean + reach),
             self.n,
             p_value,

@@ -79,13 +79,15 @@ class QueryAdapter(AdapterRanking):
     Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
     for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
     of pairs (one result that people reacted to more than to another) that it has in the wrong order; a click counts
-    less where clicks are frequent. Exponential weights on these losses, one set for queries that are new and one for
-    queries that are known, give `trust_`; the weighted mean of the experts is served. For known queries four more
+    less where clicks are frequent. Exponential weights on these losses, for queries that are new and for queries that
+    are known, give `trust_`; the weighted mean of the experts is served. For known queries four more
     experts, which add nothing or remembered clicks to that, have weights of their own. There, all experts but the raw
-    scores pay 0.06, and all but the one that adds nothing pay 0.02.
+    scores pay 0.06, and all but the one that adds nothing pay 0.02. New queries have two sets of weights: one that
+    starts with a tenth on the map, and, while the map is ahead of the raw scores on known queries by at least 0.06
+    of the pairs (the lower end of the 95 % interval), one that starts with four tenths.
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
-    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.47 sqrt(T) for new queries
+    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.86 sqrt(T) for new queries
     and 1.5 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
     weights.

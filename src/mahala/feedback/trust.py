@@ -23,12 +23,16 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 REMEMBERED = (0.3, 0.6, 1.2)
 # How fast trust moves. For new queries it rests on one impression of each query: by that alone, a map that makes new
 # queries worse is hardly told from one that makes them better.
-RATES = {"new": 0.25, "known": 1.0, "memory": 2.0}
-# The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known.
-FIRST = {"new": 0.9, "known": 0.75, "memory": 0.75}
+RATES = {"new": 0.25, "supported": 0.25, "known": 1.0, "memory": 2.0}
+# The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known, and 15 % of
+# one that known queries support.
+FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75, "memory": 0.75}
+# Known queries support the map if it has this share of their pairs more in the right order than the raw ranking, by
+# the lower end of the interval. Random clicks give 0, and clicks of which 30 % are hostile gave up to 0.05.
+SUPPORT = 0.06
 # What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
 # an expert ranked favour this expert.
-PENALTIES = {"new": 0.0, "known": 0.06, "memory": 0.02}
+PENALTIES = {"new": 0.0, "supported": 0.0, "known": 0.06, "memory": 0.02}
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -130,6 +134,9 @@ class Hedge:
 class Trust:
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
+    New queries have two sets of weights: one for impressions before which known queries support the map, and one for
+    the others. Each is updated by its own impressions, so that the bound of `Hedge` holds for each of them.
+
     A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model. For known
     queries, exponential weights of their own decide how much remembered clicks add to that; `memory` has what each of
     their experts adds for a click, the first one nothing.
@@ -143,15 +150,20 @@ class Trust:
             for name, rate in RATES.items()
         }
         self._gains = {kind: RunningGain() for kind in ("new", "known")}
+        self._support = RunningGain()  # of the mean of all models, on known queries
 
     def prefer(self, expert: int) -> None:
         """Begin with nearly all the weight on one expert."""
-        for kind in self._gains:
-            self.hedges[kind].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
+        for name in ("new", "supported", "known"):
+            self.hedges[name].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
+
+    def _name(self, kind: str) -> str:
+        """Return the name of the weights by which a new or a known query is served now."""
+        return "supported" if kind == "new" and self._support.low > SUPPORT else kind
 
     def shares(self, kind: str) -> FloatArray:
         """Return the shares of raw scores, mean and last model in what is served."""
-        shares: FloatArray = self.hedges[kind].weights() @ self.experts
+        shares: FloatArray = self.hedges[self._name(kind)].weights() @ self.experts
         return shares
 
     @property
@@ -181,8 +193,8 @@ class Trust:
         """
         positive, negative, weights = pairs
         experts = scores @ self.experts.T
-        served = experts @ self.hedges[kind].weights()
-        columns = {kind: experts}
+        served = experts @ self.hedges[self._name(kind)].weights()
+        columns = {self._name(kind): experts}
         if kind == "known":
             columns["memory"] = served[:, np.newaxis] + np.outer(remembered, self.memory)
             served = served + self.click_weight * remembered
@@ -191,8 +203,11 @@ class Trust:
             losses = page_losses(values, positive, negative, corrected)
             losses[1:] = np.minimum(losses[1:] + PENALTIES[name], 1.0)
             self.hedges[name].update(losses, certainty)
-        raw, loss = page_losses(np.column_stack([scores[:, 0], served]), positive, negative, weights).tolist()
+        ranked = np.column_stack([scores[:, :2], served])
+        raw, mapped, loss = page_losses(ranked, positive, negative, weights).tolist()
         self._gains[kind].add(raw - loss)
+        if kind == "known":
+            self._support.add(weight * (raw - mapped))
         return float(loss)
 
     def learned_share(self, kind: str) -> float:
@@ -205,7 +220,7 @@ class Trust:
 
     def _parts(self) -> dict[str, Part]:
         hedges: dict[str, Part] = {f"hedge_{kind}": hedge for kind, hedge in self.hedges.items()}
-        return hedges | {f"gain_{kind}": running for kind, running in self._gains.items()}
+        return hedges | {f"gain_{kind}": running for kind, running in self._gains.items()} | {"support": self._support}
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
