@@ -28,7 +28,7 @@ RATES = {"new": 0.25, "supported": 0.25, "known": 1.0, "memory": 2.0}
 # one that known queries support.
 FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75, "memory": 0.75}
 # Known queries support the map if it has this share of their pairs more in the right order than the raw ranking, by
-# the lower end of the interval. Random clicks give 0, and clicks of which 30 % are hostile gave up to 0.05.
+# the lower end of the 95 % interval. That was at most 0.05 for the clicks of benchmarks/known_queries.py.
 SUPPORT = 0.06
 # What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
 # an expert ranked favour this expert.
