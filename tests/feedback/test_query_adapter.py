@@ -54,7 +54,8 @@ def fed(adapter, stream):
     support=st.sampled_from([SUPPORT, -0.5]),
 )
 def test_a_stream_equals_the_reference(seed, kind, support):
-    stream = impressions(seed, n=50, n_queries=20, kind=kind)
+    stream = impressions(seed, n=65, kind=kind)
+    stream[60:] = [(*page[:3], 60 + at) for at, page in enumerate(stream[60:])]  # new, after enough known ones
     adapter = QueryAdapter()
     served, M, losses, weighted, counts, evidence = adapter_stream(stream, D, RATES, support)
     with pytest.MonkeyPatch.context() as patch:
