@@ -287,12 +287,13 @@ def write_excel(path, lines):
         "[Content_Types].xml": f'<Types xmlns="{package}/content-types">'
         f'<Default Extension="rels" ContentType="{kind}package.relationships+xml"/>'
         f'<Override PartName="/xl/workbook.xml" ContentType="{kind}officedocument.spreadsheetml.sheet.main+xml"/>'
-        f'<Override PartName="/xl/sheet1.xml" ContentType="{kind}officedocument.spreadsheetml.worksheet+xml"/></Types>',
+        '<Override PartName="/xl/worksheets/sheet1.xml" '
+        f'ContentType="{kind}officedocument.spreadsheetml.worksheet+xml"/></Types>',
         "_rels/.rels": related("a", "xl/workbook.xml"),
         "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>'
         '<sheet name="s" sheetId="1" r:id="b"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": related("b", "sheet1.xml"),
-        "xl/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>',
+        "xl/_rels/workbook.xml.rels": related("b", "worksheets/sheet1.xml"),
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>',
     }
     with zipfile.ZipFile(path, "w") as file:
         for name, text in parts.items():
