@@ -273,6 +273,40 @@ def test_sums_in_float32_lose_no_terms(learner, storage):
     np.testing.assert_allclose(*sums, rtol=0, atol=16.0)
 
 
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_aroma_in_float32_loses_no_small_steps(storage):
+    """Float32 has no number between 1 and 1 + 1.2e-7: rounded to the nearest, M would not change in steps of 5e-8."""
+    rng = np.random.default_rng(8)
+    X = np.concatenate([rng.random((5, 2)), 1.0 + rng.random((5, 2))])
+    positive, negative = rng.integers(5, 10, 20_000), rng.integers(0, 5, 20_000)
+    triplets = Triplets(X, positive, positive, negative)
+    changes = []
+    for dtype in ("float32", "float64"):
+        stream = mahala.AROMA(1e8, covariance="diagonal", margin=5.0, storage=storage, dtype=dtype)
+        changes.append(dense(stream.partial_fit(triplets).metric_.matrix).astype(float) - np.eye(2))
+    np.testing.assert_allclose(*changes, rtol=0, atol=0.1 * np.diag(changes[1]).min())
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_adagrad_in_float32_loses_no_small_gradients(storage):
+    """After some ten million steps H is 2^13, and a step adds 3e-4 at most: less than half of float32's precision."""
+    rng = np.random.default_rng(8)
+    triplets = Triplets(1.5 * rng.random((9, 2)), *rng.integers(0, 9, (3, 20_000)))
+
+    def sums(arrays):
+        return arrays["planes"][:, 2] if "planes" in arrays else arrays["payload"].reshape(-1, 3)[:, 2]
+
+    growths = []
+    for dtype in ("float32", "float64"):
+        stream = mahala.AdaSORS(1e-3, margin=100.0, storage=storage, dtype=dtype).partial_fit(triplets[:20])
+        header, arrays = stream._model.get_state()
+        sums(arrays)[:] = 2.0**13
+        stream._model.set_state(header, arrays, 20)
+        H = sums(stream.partial_fit(triplets)._model.get_state()[1])
+        growths.append(H.astype(float) - 2.0**13)
+    np.testing.assert_allclose(*growths, rtol=0.2)
+
+
 def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
     """Whole numbers in float32 are exact up to 2^24; here, to be quick, a clock that must start again every 8 steps."""
     rng = np.random.default_rng(7)

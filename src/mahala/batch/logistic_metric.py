@@ -62,7 +62,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         in the space of the prior. Under prior="covariance" all variances are equal there, and the directions are those
         of the standardised features: units do not matter, but rotations of the features do.
     noise : float, default=0.0
-        Share of answers that are given at random, below 0.5.
+        Expected share of wrong answers, below 0.5, whatever their margin.
     n_pairs : "auto" or int, default="auto"
         Number of pairs drawn from class labels; "auto" is 10,000, or all if there are fewer. With `batch_size`, the
         number of pairs or answers seen in all: "auto" is four for each row or given answer, at least a million.

@@ -17,6 +17,8 @@ from mahala.compiled.triplets.rows import (
     full_difference,
     late,
     late_sum,
+    put,
+    rounding,
     step_length,
 )
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
@@ -67,6 +69,7 @@ def write(
     weight: float,
     x: float,
     eta: float,
+    left: RealArray | None,
 ) -> None:
     """Add weight q_j, or AdaGrad's step for the gradient x q_j, to M_row,j for n columns j."""
     for j in range(n):
@@ -82,9 +85,12 @@ def write(
             if adaptive is not None:
                 gradient, H = x * q[j], np.float64(planes[row, 2, column])
                 H = np.sqrt(H * H + gradient * gradient)
-                planes[row, 2, column] = H
+                put(planes[row, 2], column, H, rounding(now))
                 change = eta * gradient / (penalty[2] + planes[row, 2, column])
-        planes[row, 0, column] = value + change
+        if left is None:
+            planes[row, 0, column] = value + change
+        else:
+            put(planes[row, 0], column, value + change, rounding(now))
 
 
 @kernel
@@ -143,7 +149,7 @@ def stream(
         for i in range(first, stop):
             row, weight = features[i], tau[t] * values[i] * (1.0 if left is None else left[features[i]])
             terms = q if right is None else scaled
-            write(planes, row, penalty, adaptive, average, now, n, columns, terms, weight, values[i], eta)
+            write(planes, row, penalty, adaptive, average, now, n, columns, terms, weight, values[i], eta, left)
         if left is not None and right is not None:
             # The inverses of diagonal covariances grow by x∘x and q∘q.
             for i in range(first, stop):

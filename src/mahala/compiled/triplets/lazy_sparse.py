@@ -20,6 +20,8 @@ from mahala.compiled.triplets.rows import (
     difference,
     late,
     late_sum,
+    put,
+    rounding,
     shrink,
     step_length,
 )
@@ -173,6 +175,7 @@ def stream(
                         return t, -1 - slot
                     all_bits[place] = table[2 * slot]
                     all_bases[place] = base_of(table[2 * slot + 1])
+        noise = rounding(now)
         for i in range(first, stop):
             row = columns[i]
             row_bits = all_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
@@ -194,9 +197,12 @@ def stream(
                     if adaptive:
                         gradient = values[i] * q_values[j]
                         H = np.sqrt(np.float64(payload[at + 2]) * payload[at + 2] + gradient * gradient)
-                        payload[at + 2] = H
+                        put(payload, at + 2, H, noise)
                         change = eta * gradient / (delta + H)
-                payload[at] = m + change
+                if len(left):
+                    put(payload, at, m + change, noise)
+                else:
+                    payload[at] = m + change
         if len(left):
             shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
             shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)

@@ -18,6 +18,8 @@ StepRule = tuple[float, float, float, float, float]  # scale, slack, upper, the 
 
 # The largest change of M (Frobenius norm) in one step. Beyond it the square of a loss could overflow, and M in float32.
 LARGEST_CHANGE = 1e25
+# The bits of a float64 that a float32 keeps.
+KEPT = np.uint64(2**64 - 2**29)
 
 
 def rows_as_csr(X: FloatArray) -> CSR:
@@ -110,6 +112,26 @@ def add_to_sum(S: RealArray, i: int, rest: RealArray, j: int, term: float) -> No
         total = np.float64(S[i]) + np.float64(rest[j]) + term
         S[i] = total
         rest[j] = total - np.float64(S[i])
+
+
+@kernel
+def rounding(now: int) -> np.uint64:
+    """Return a random number below 2²⁹ that depends on the step `now` alone: the same steps give the same bits."""
+    bits = np.uint64(now) * np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return np.uint64(bits >> np.uint64(35))
+
+
+@helper
+def put(numbers: RealArray, i: int, value: float, noise: np.uint64) -> None:
+    """Write a sum of ever smaller terms. In float32 round it at random, on average to its value.
+
+    The nearest number would lose every term below its precision, however many there are. A float64 has 29 bits more
+    than a float32: `noise`, from `rounding`, is added to them before they are cut off.
+    """
+    if numbers.itemsize == 4:
+        value = np.uint64((np.float64(value).view(np.uint64) + noise) & KEPT).view(np.float64)
+    numbers[i] = value
 
 
 @kernel

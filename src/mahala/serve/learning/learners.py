@@ -243,7 +243,7 @@ class Learning:
         learners.ready = learners.ready or caught_up or collection.generation == 0
         # Also if no entry is left to learn again from: the models from before must go.
         unwritten = learners.place > max(learners.written, 0 if collection.generation == 0 else -1)
-        unwritten = unwritten or (not entries and learners.place > learners.saved)
+        unwritten = unwritten or (not entries and learners.place > max(learners.saved, 0))
         wait = learners.due - time.monotonic()
         if unwritten and wait <= 0.0:
             self._write(collection, fence, learners, with_states=not entries)
@@ -255,7 +255,7 @@ class Learning:
         """Write the states that were not written yet, so that nothing is learned again after a restart."""
         collections = self.store.collections() if self.fence is not None else {}
         for name, (_, learners) in list(self._learners.items()):
-            if name in collections and learners.place > learners.saved:
+            if name in collections and learners.place > max(learners.saved, 0):
                 self._write(collections[name], self.fence or 0, learners, with_states=True)
 
     def _of(self, collection: Collection) -> Learners:
