@@ -133,7 +133,7 @@ def test_judged_pairs_make_the_ranking_of_other_queries_better(tmp_path):
         service.put_items("c", [{"id": f"i{at}", "vector": x} for at, x in enumerate(X)])
         learners = Learners(DEFAULT, None)
         queries = [service.resolve("c", {"item": f"i{at}"}) for at in range(40)]
-        for at in range(400):
+        for at in range(1000):
             row, query = at % 40, queries[at % 40]
             shown = service.served("c").index.search(query.vector, 30, leave_out=row)
             other = shown[int(rng.integers(30))]  # people judge what they are shown

@@ -128,8 +128,8 @@ def test_other_learners_learn_from_the_whole_log(service):
 def test_one_in_a_hundred_users_cannot_spoil_the_ranking(clicks):
     """They send a fifth of all impressions. The nDCG of the others' queries stays within 0.01."""
     clean, poisoned, plain = _quality(), _quality(clicks), _quality(learn=False)
-    assert clean > plain + 0.02  # there is something to spoil
-    assert poisoned > clean - 0.01
+    assert clean > plain + 0.01  # there is something to spoil
+    assert poisoned > max(clean - 0.01, plain)
 
 
 @functools.cache
