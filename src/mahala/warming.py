@@ -15,7 +15,7 @@ import mahala
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.search import neighbors
-from mahala.compiled.search.quantised import quantised, score_bounds
+from mahala.compiled.search.quantised import compile_search
 from mahala.compiled.sums import lmnn, pair_sums, softmax_sums, weighting
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
@@ -98,7 +98,7 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),
         ("Teacher", partial(mahala.Teacher, X)),
-        ("search", partial(_search, X.astype(np.float32))),
+        ("search", compile_search),
     ]
 
 
@@ -160,10 +160,6 @@ def _stream(learner: Any, comparisons: Any) -> None:
         path = Path(folder, "learner.safetensors")
         learner.save(path)
         mahala.load(path).partial_fit(comparisons)
-
-
-def _search(X: Any) -> None:
-    score_bounds(*quantised(X), np.ones(len(X), dtype=bool), X[0].astype(np.float64))
 
 
 def _evaluate(X: Any, y: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mahala.compiled.search.quantised import compile_search
 from mahala.serve.experiment.arms import Control, started
 from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
@@ -74,6 +75,7 @@ class Service:
         self._refreshing = threading.Lock()
         self._learning: LearningThread | LearningProcess | None = None
         self._stop = threading.Event()
+        compile_search()
         self.refresh()
         self._poller = threading.Thread(target=self._poll, name="mahala-poll", daemon=True)
         self._poller.start()

@@ -34,6 +34,12 @@ def score_bounds(codes: Codes, sizes: Singles, live: NDArray[np.bool_], query: F
     return lower, upper
 
 
+def compile_search() -> None:
+    """Compile what a search calls, or read it from the cache, so that the first search does not wait for it."""
+    lower, _ = score_bounds(*quantised(np.zeros((1, 1), dtype=np.float32)), np.ones(1, dtype=bool), np.zeros(1))
+    kth_largest(lower, 1)
+
+
 @kernel
 def kth_largest(values: Singles, k: int) -> float:
     """Return the k-th largest of some values, or minus infinity if there are fewer; for a k of up to a hundred or so.
