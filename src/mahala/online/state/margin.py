@@ -98,7 +98,7 @@ class PairState(State):
         return self.b
 
     def snapshot(self) -> Self:
-        """Return a copy whose `metric` may be asked for while this state goes on."""
+        """Return a copy whose `metric` can be computed while this state keeps learning."""
         result = copy.copy(self)
         result.M = self.M.copy()
         result.kernel_map = None if self.kernel_map is None else self.kernel_map.freeze()
