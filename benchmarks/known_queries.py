@@ -19,7 +19,7 @@ import numpy as np
 import mahala
 from mahala.feedback import click_model
 from mahala.feedback.click_models import ClickModel
-from mahala.feedback.judged import ndcg
+from mahala.feedback.maps.judged import ndcg
 
 N_ITEMS, WIDTH, N_ASKED, N_NEW, N_RELEVANT = 5000, 96, 200, 300, 12
 # Click model and share of impressions in which the worst item shown is clicked.

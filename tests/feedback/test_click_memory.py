@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 import mahala
 from mahala import QueryAdapter
-from mahala.feedback.click_memory import Bonuses, ClickMemory, RankRates, item_keys
-from mahala.feedback.query_maps import QueryMaps
+from mahala.feedback.maps.query_maps import QueryMaps
+from mahala.feedback.memory.click_memory import Bonuses, ClickMemory, RankRates, item_keys
 from mahala.support.model_files import ModelFileError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala
-from mahala.feedback.deferred_map import WAITING, DeferredMap
+from mahala.feedback.maps.deferred_map import WAITING, DeferredMap
 from mahala.support.model_files import ModelFileError
 from strategies import examples
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mahala.feedback.gains import RunningGain
+from mahala.feedback.trust.gains import RunningGain
 
 
 def running(values):

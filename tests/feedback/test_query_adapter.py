@@ -13,11 +13,11 @@ from sklearn.base import clone
 
 import mahala
 from mahala import Impressions, QueryAdapter
-from mahala.feedback import judged
-from mahala.feedback.click_memory import item_keys
-from mahala.feedback.gains import CrossValidation
-from mahala.feedback.remembered import Remembered
-from mahala.feedback.trust import RATES, SUPPORT
+from mahala.feedback.maps import judged
+from mahala.feedback.memory.click_memory import item_keys
+from mahala.feedback.memory.remembered import Remembered
+from mahala.feedback.trust.gains import CrossValidation
+from mahala.feedback.trust.trust import RATES, SUPPORT
 from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
 from strategies import examples
@@ -59,7 +59,7 @@ def test_a_stream_equals_the_reference(seed, kind, support):
     adapter = QueryAdapter()
     served, M, losses, weighted, counts, evidence = adapter_stream(stream, D, RATES, support)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mahala.feedback.trust.SUPPORT", support)
+        patch.setattr("mahala.feedback.trust.trust.SUPPORT", support)
         for (x, shown, reactions, key), want in zip(stream, served, strict=True):
             np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
             adapter.learn_one(x, shown, reactions, query_id=key)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mahala import QueryAdapter
-from mahala.feedback.query_maps import QueryMaps
+from mahala.feedback.maps.query_maps import QueryMaps
 
 
 def taught(**params):

@@ -7,9 +7,9 @@ import pytest
 
 import mahala
 from mahala import QueryAdapter
-from mahala.feedback.signal_ranker import LAST, STEP, TOTAL, SignalRanker
-from mahala.feedback.signals import CLIP
-from mahala.feedback.trust import page_pairs
+from mahala.feedback.trust.signal_ranker import LAST, STEP, TOTAL, SignalRanker
+from mahala.feedback.trust.signals import CLIP
+from mahala.feedback.trust.trust import page_pairs
 from mahala.support.model_files import ModelFileError
 
 N = 10

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.feedback.trust import Hedge, Trust, mixtures, page_pairs, prior
+from mahala.feedback.trust.trust import Hedge, Trust, mixtures, page_pairs, prior
 from mahala.support.model_files import ModelFileError
 from strategies import examples
 

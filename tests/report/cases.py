@@ -10,7 +10,7 @@ import numpy as np
 from mahala import LDA, RCA, QueryAdapter
 from mahala.evaluation.compare import compare, held_out
 from mahala.evaluation.cross_validation.fitting import refit
-from mahala.feedback.gains import CrossValidation
+from mahala.feedback.trust.gains import CrossValidation
 from mahala.judge import Verdict
 from mahala.report.chart_data import Shown
 from mahala.report.html import report

@@ -67,7 +67,7 @@ def learn(service, n=150):
 def serve_learned(service, learners):
     from safetensors.numpy import load
 
-    from mahala.feedback.query_maps import QueryMaps
+    from mahala.feedback.maps.query_maps import QueryMaps
     from mahala.serve.index.served_collection import ServedModel
 
     maps = QueryMaps.from_arrays(load(learners.parts()["adapter"][1]))

@@ -7,15 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from mahala.feedback import judged
-from mahala.feedback.click_memory import NOTHING, ClickMemory, Keys, item_keys, personal_key, place_values, summed
 from mahala.feedback.item_ranking import rank_items
-from mahala.feedback.map_learner import MapLearner
-from mahala.feedback.query_maps import QueryMaps
-from mahala.feedback.remembered import Remembered
-from mahala.feedback.signal_ranker import SignalRanker
-from mahala.feedback.signals import ENGINE, check_signals
-from mahala.feedback.trust import Trust
+from mahala.feedback.maps import judged
+from mahala.feedback.maps.map_learner import MapLearner
+from mahala.feedback.maps.query_maps import QueryMaps
+from mahala.feedback.memory.click_memory import (
+    NOTHING,
+    ClickMemory,
+    Keys,
+    item_keys,
+    personal_key,
+    place_values,
+    summed,
+)
+from mahala.feedback.memory.remembered import Remembered
+from mahala.feedback.trust.signal_ranker import SignalRanker
+from mahala.feedback.trust.signals import ENGINE, check_signals
+from mahala.feedback.trust.trust import Trust
 from mahala.metric import BilinearMetric
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mahala.feedback import judged
-from mahala.feedback.click_memory import Keys, item_keys
+from mahala.feedback.maps import judged
+from mahala.feedback.memory.click_memory import Keys, item_keys
 from mahala.metric.matrices import leading
 from mahala.support.arrays import FloatArray, IndexArray
 

@@ -12,9 +12,11 @@ import numpy as np
 
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
-from mahala.feedback import judged
 from mahala.feedback.adapter_ranking import AdapterRanking, check_width
-from mahala.feedback.click_memory import (
+from mahala.feedback.maps import judged
+from mahala.feedback.maps.deferred_map import DeferredMap
+from mahala.feedback.maps.map_learner import MapLearner
+from mahala.feedback.memory.click_memory import (
     ClickMemory,
     Keys,
     RankRates,
@@ -23,13 +25,11 @@ from mahala.feedback.click_memory import (
     personal_key,
     place_values,
 )
-from mahala.feedback.deferred_map import DeferredMap
-from mahala.feedback.gains import RunningGain
-from mahala.feedback.map_learner import MapLearner
-from mahala.feedback.remembered import Remembered, digest_of
-from mahala.feedback.signal_ranker import SignalRanker
-from mahala.feedback.signals import Signals, check_signals
-from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
+from mahala.feedback.memory.remembered import Remembered, digest_of
+from mahala.feedback.trust.gains import RunningGain
+from mahala.feedback.trust.signal_ranker import SignalRanker
+from mahala.feedback.trust.signals import Signals, check_signals
+from mahala.feedback.trust.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, slices
@@ -73,8 +73,9 @@ class QueryAdapter(AdapterRanking):
     raw ranking always among the candidates: by cross-validation over queries in `fit`, and by `trust_` in a stream.
 
     For queries that are known, the clicks on each item are remembered, and the clicks that the ranks at which it was
-    shown alone explain (`mahala.feedback.click_memory`). `rank` uses both the map and the memory; `embed` the map only.
-    `rerank` ranks the results of another engine by its scores and other signals (`mahala.feedback.signals`).
+    shown alone explain (`mahala.feedback.memory.click_memory`). `rank` uses both the map and the memory; `embed` the
+    map only. `rerank` ranks the results of another engine by its scores and other signals
+    (`mahala.feedback.trust.signals`).
 
     Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
     for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
@@ -88,7 +89,7 @@ class QueryAdapter(AdapterRanking):
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
     over impressions of the total weight T, is above the loss of the raw ranking by at most 0.86 sqrt(T) for new queries
-    and 1.5 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
+    and 1.5 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
     weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not

@@ -5,8 +5,8 @@ from html import escape
 
 import numpy as np
 
-from mahala.feedback.gains import CrossValidation
 from mahala.feedback.query_adapter import QueryAdapter
+from mahala.feedback.trust.gains import CrossValidation
 from mahala.report.page import Section, chart, code, facts, header, page, table
 from mahala.support.arrays import FloatArray, IndexArray
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mahala.data.events import Shown
-from mahala.feedback.signals import check_signals
+from mahala.feedback.trust.signals import check_signals
 from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
 from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
 from mahala.serve.index.served_collection import PLAIN as PLAIN_MODEL

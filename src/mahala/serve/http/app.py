@@ -11,16 +11,16 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute
 
 import mahala
-from mahala.serve.http.control import add_control
-from mahala.serve.http.events import add_events
-from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
 from mahala.serve.http.openapi import document
 from mahala.serve.http.quick_route import GuardedRoute
-from mahala.serve.http.rerank import add_rerank
 from mahala.serve.http.responses import Health, Ready
-from mahala.serve.http.routes import add_items, add_models, add_search
+from mahala.serve.http.routes.collections import add_items, add_models, add_search
+from mahala.serve.http.routes.control import add_control
+from mahala.serve.http.routes.events import add_events
+from mahala.serve.http.routes.feedback import add_feedback
+from mahala.serve.http.routes.rerank import add_rerank
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 

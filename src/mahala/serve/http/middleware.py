@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
-from mahala.serve.http.control import control_gauges
+from mahala.serve.http.routes.control import control_gauges
 from mahala.serve.http.schemas import TAGS
 from mahala.serve.service import Service
 from mahala.serve.store.database import Conflict, Unavailable, Unknown

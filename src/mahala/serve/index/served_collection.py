@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import load
 
-from mahala.feedback.query_maps import QueryMaps
+from mahala.feedback.maps.query_maps import QueryMaps
 from mahala.feedback.questions import candidates, usefulness
-from mahala.feedback.signals import ENGINE, Signals
+from mahala.feedback.trust.signals import ENGINE, Signals
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store

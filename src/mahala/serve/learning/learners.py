@@ -12,9 +12,9 @@ import numpy as np
 from safetensors.numpy import save
 
 from mahala.compiled.search.ranking import ndcg
-from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import Page, QueryAdapter
-from mahala.feedback.signals import check_signals
+from mahala.feedback.trust.gains import RunningGain
+from mahala.feedback.trust.signals import check_signals
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes

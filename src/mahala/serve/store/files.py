@@ -14,7 +14,7 @@ import numpy as np
 
 from mahala.data.columns.frames import read_frame
 from mahala.data.search_files import read_vectors
-from mahala.feedback.signals import check_signals
+from mahala.feedback.trust.signals import check_signals
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.rows import Collection, LogEntry, NewItem, check_vector

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from mahala.feedback.deferred_map import DeferredMap
-from mahala.feedback.judged import Averaged
+from mahala.feedback.maps.deferred_map import DeferredMap
+from mahala.feedback.maps.judged import Averaged
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI
 from pydantic import Field, FiniteFloat, model_validator
 
-from mahala.feedback.signals import SIGNALS
+from mahala.feedback.trust.signals import SIGNALS
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.responses import RerankedList
 from mahala.serve.http.schemas import COLLECTION, PAGE, Body, Id, Name, QueryBody, SignalName, Vector

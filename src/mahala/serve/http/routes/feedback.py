@@ -12,11 +12,11 @@ from pydantic import Field, FiniteFloat, Tag, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from mahala.feedback.signals import SIGNALS, check_signals
-from mahala.serve.http.events import Problem, report
+from mahala.feedback.trust.signals import SIGNALS, check_signals
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute
 from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
+from mahala.serve.http.routes.events import Problem, report
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, SignalName, Version
 from mahala.serve.searches import feedback_entry
 from mahala.serve.service import Service

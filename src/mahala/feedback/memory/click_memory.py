@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.pages import add_counts, rank_rates
-from mahala.feedback.remembered import digest_of
+from mahala.feedback.memory.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, array_value, finite_array
 from mahala.support.validation import is_sparse

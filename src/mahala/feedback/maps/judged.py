@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.feedback.deferred_map import DeferredMap
-from mahala.feedback.gains import CrossValidation
+from mahala.feedback.maps.deferred_map import DeferredMap
+from mahala.feedback.trust.gains import CrossValidation
 from mahala.judge import Verdict, judge
 from mahala.judge import choose as choose_by_bound
 from mahala.online.aroma import CovarianceState

@@ -10,7 +10,7 @@ import numpy as np
 
 from mahala.compiled import pages
 from mahala.compiled.pages import exponential_weights, page_losses
-from mahala.feedback.gains import RunningGain
+from mahala.feedback.trust.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value

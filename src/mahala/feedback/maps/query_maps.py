@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.feedback.click_memory import NOTHING, Bonuses, personal_key, summed
-from mahala.feedback.remembered import digest_of
-from mahala.feedback.signals import ENGINE, SignalWeights
+from mahala.feedback.memory.click_memory import NOTHING, Bonuses, personal_key, summed
+from mahala.feedback.memory.remembered import digest_of
+from mahala.feedback.trust.signals import ENGINE, SignalWeights
 from mahala.support.arrays import FloatArray
 from mahala.support.states import prefixed, without_prefix
 

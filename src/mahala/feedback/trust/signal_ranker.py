@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import expit
 
 from mahala.compiled.pages import page_losses
-from mahala.feedback.signals import SIGNALS, Signals, SignalWeights
-from mahala.feedback.trust import Hedge, PagePairs, mixtures, prior
+from mahala.feedback.trust.signals import SIGNALS, Signals, SignalWeights
+from mahala.feedback.trust.trust import Hedge, PagePairs, mixtures, prior
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.states import prefixed, without_prefix
@@ -29,10 +29,10 @@ LAST, TOTAL, SQUARES, VARIANCE, PAGES = range(5)
 class SignalRanker:
     """Weights of named signals, learned from clicks, and used as far as the order of the engine is improved.
 
-    The score is that of `mahala.feedback.signals.SignalWeights`. For each page of which a result was clicked, the
+    The score is that of `mahala.feedback.trust.signals.SignalWeights`. For each page of which a result was clicked, the
     weights take one AdaGrad step on the mean logistic loss of its pairs. Before that, the page judges the experts of
-    `mahala.feedback.trust.mixtures`: the engine's order, and mixtures with the learned score by the mean and by the
-    last weights. All but the first pay 0.03.
+    `mahala.feedback.trust.trust.mixtures`: the engine's order, and mixtures with the learned score by the mean and by
+    the last weights. All but the first pay 0.03.
 
     >>> ranker = SignalRanker(1.0, None)
     >>> page = {"score": np.array([2.0, 1.0, 0.0]), "fresh": np.array([0.0, 1.0, np.nan])}

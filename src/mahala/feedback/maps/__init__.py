@@ -1,0 +1,1 @@
+"""The linear map of queries: how it is learned, stored and applied."""

@@ -1,0 +1,1 @@
+"""What was clicked for each query, and how it changes a ranking."""
