@@ -48,6 +48,8 @@ def run(case: int, seed: int, amount: int) -> int:
     y = np.arange(300) % 3
     X = rng.normal(size=(300, D)) + np.eye(3, D)[y]
     learner = clone(_STREAMS[case]).set_params(record=False)
+    if isinstance(getattr(learner, "psd", None), int):
+        learner.set_params(psd=300)  # each projection is a call from Python
     # As many comparisons as are held at a time; a block goes through them again and again.
     n = min(20_000, amount // N_BLOCKS)
     comparisons = draw(learner, X, y, n, random_state=case)
