@@ -242,9 +242,9 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
             ("queries", ", ".join(f"{count:,} {change}" for change, count in facts["changes"].items())),
         ]
     else:
-        ignored = f"{facts['ignored']:,} ignored (all reactions equal)"
+        equal = f"; in the other {facts['ignored']:,}, all reactions are equal" if facts["ignored"] else ""
         lines += [
-            ("learned from", f"{facts['learned']:,} of {facts['impressions']:,} impressions, {ignored}"),
+            ("learned from", f"{facts['learned']:,} of {facts['impressions']:,} impressions{equal}"),
             ("malformed", f"{facts['malformed']:,} lines" if facts["malformed"] else None),
             ("ignored", f"{facts['events_ignored']:,} events" if facts.get("events_ignored") else None),
         ]
