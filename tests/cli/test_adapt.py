@@ -109,8 +109,8 @@ def test_the_table_says_what_the_json_says(given):
     told, shown = json.loads(run(*base, "--json").stdout), words(run(*base))
     means = told["means"]
     for expected in (
-        "learned from 39 queries (1 without a relevant item left out), 150 items",
-        f"nDCG@10 {means['raw']:.3f} raw → {means['learned']:.3f} learned, in cross-validation",
+        "learned from 39 queries with a relevant item (1 without), 150 items",
+        f"nDCG@10 {means['raw']:.3f} plain → {means['learned']:.3f} learned, in cross-validation",
         ", ".join(f"{told['changes'][name]} {name}" for name in ("gain", "lose", "stay")),
         f"{told['trust']['new']:.2f} for new queries",
         told["verdict"]["sentence"],
