@@ -56,6 +56,41 @@ def exponential_weights(logs: FloatArray, rate: float, losses: FloatArray) -> Fl
 
 
 @kernel
+def judge_page(
+    columns: FloatArray,
+    experts: FloatArray,
+    logs: FloatArray,
+    rate: float,
+    losses: FloatArray,
+    better: IndexArray,
+    worse: IndexArray,
+    weights: FloatArray,
+    penalty: float,
+    discount: float,
+    certainty: float,
+) -> FloatArray:
+    """Return the scores by experts that are mixtures of columns, weighted; add their losses on a page to `losses`.
+
+    All experts but the first lose `penalty` more, and 1 at most. What was lost before is discounted.
+    """
+    n, m = len(columns), len(experts)
+    scores, served = np.empty((n, m)), np.zeros(n)
+    trust = exponential_weights(logs, rate, losses)
+    for i in range(n):
+        for e in range(m):
+            score = 0.0
+            for k in range(columns.shape[1]):
+                score += columns[i, k] * experts[e, k]
+            scores[i, e] = score
+            served[i] += score * trust[e]
+    lost = page_losses(scores, better, worse, weights)
+    for e in range(m):
+        loss = min(lost[e] + penalty, 1.0) if e else lost[e]
+        losses[e] = discount * losses[e] + certainty * loss
+    return served
+
+
+@kernel
 def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> FloatArray:
     """Return the share of clicks at each of n ranks, of which the last ones have that of the last rank counted.
 
@@ -67,6 +102,68 @@ def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> F
         rank = min(i, len(clicks) - 1)
         rates[i] = (clicks[rank] + prior * mean) / (shown[rank] + prior)
     return rates
+
+
+@kernel
+def corrected_weights(
+    rank_clicks: FloatArray, rank_shown: FloatArray, n: int, prior: float, better: IndexArray, weights: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return weights of pairs on a page of n results, corrected for the rank of the better one, and their mean change.
+
+    A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
+    """
+    rates, low, high = rank_rates(rank_clicks, rank_shown, n, prior), 0.0, 0.0
+    for i in range(n):
+        n_below = 0
+        for j in range(n):
+            n_below += rates[j] < rates[i] or (rates[j] == rates[i] and j < i)
+        low = rates[i] if n_below == (n - 1) // 2 else low
+        high = rates[i] if n_below == n // 2 else high
+    median = 0.5 * (low + high)
+    corrected, before, after = np.empty(len(weights)), 0.0, 0.0
+    for t in range(len(weights)):
+        corrected[t] = weights[t] * min(1.0, median / rates[better[t]])
+        before += weights[t]
+        after += corrected[t]
+    return corrected, after / before
+
+
+@kernel
+def count_clicks(
+    values: FloatArray, ranked: bool, weight: float, rank_clicks: FloatArray, rank_shown: FloatArray, prior: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the clicks on a page, numbers from 0 to 1, and those expected at its ranks; count clicks by rank.
+
+    Where results were not ranked, all have the mean of the clicks, and nothing is counted.
+    """
+    largest = 0.0
+    for i in range(len(values)):
+        largest = max(largest, abs(values[i]))
+    clicks, total = np.zeros(len(values)), 0.0
+    for i in range(len(values)):
+        if values[i] > 0.0:
+            clicks[i] = values[i] / largest
+            total += clicks[i]
+    if not ranked:
+        return clicks, np.full(len(values), total / len(values))
+    rates = rank_rates(rank_clicks, rank_shown, len(values), prior)
+    for i in range(min(len(values), len(rank_clicks))):
+        rank_clicks[i] += weight * clicks[i]
+        rank_shown[i] += weight
+    return clicks, rates
+
+
+@kernel
+def net_clicks(
+    keys: NDArray[np.uint64], counts: NDArray[np.float32], n: int, items: NDArray[np.uint64], part: float
+) -> FloatArray:
+    """Return the clicks on items minus a part of those expected; 0 for items not among the first n keys, which ascend."""
+    result = np.zeros(len(items))
+    for i in range(len(items)):
+        for k in range(n):
+            if keys[k] == items[i]:
+                result[i] = counts[k, 0] - part * counts[k, 1]
+    return result
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -58,21 +59,23 @@ class MapLearner:
             ) from error
         return model
 
-    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
-        """Return columns of the scores of items: raw, by the mean of all models, and by the last model."""
-        if isinstance(self.learned, DeferredMap):
-            return self.learned.scores(x, items)
-        last, mean = self.learned.products(x)
-        return np.column_stack([items @ x, items @ mean, items @ last])
+    def score_page(self, x: FloatArray, items: FloatArray, learned: bool) -> FloatArray:
+        """Take a page into the scale; return columns of scores: raw, and perhaps by the mean and the last model."""
+        if learned and isinstance(self.learned, DeferredMap):
+            scores, squares = self.learned.scores(x, items)
+        else:
+            maps = [x, *(self.learned.products(x)[::-1] if learned else ())]
+            scores, squares = np.column_stack([items @ mapped for mapped in maps]), float(np.vdot(items, items))
+        self._see_page(scores[:, 0].tolist(), math.sqrt(float(x @ x) * squares / len(items)))
+        return scores
 
     @property
     def gap(self) -> float:
         """The mean difference between the best and the worst raw score on a page; 1 before one was seen."""
         return float(self.learner._gap)
 
-    def see_page(self, raw: FloatArray, size: float) -> None:
+    def _see_page(self, scores: list[float], size: float) -> None:
         """Take the raw scores of a page into the scale; `size` is the mean product of the lengths of two vectors."""
-        scores = raw.tolist()
         gap = max(scores) - min(scores)
         if len(scores) == 2 and self._score is not None:
             gap = abs(scores[0] - self._score)  # the two may have been chosen because their scores are close

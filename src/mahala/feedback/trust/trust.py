@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from mahala.compiled import pages
-from mahala.compiled.pages import exponential_weights, page_losses
+from mahala.compiled.pages import exponential_weights, judge_page, page_losses
 from mahala.feedback.trust.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -101,12 +101,28 @@ class Hedge:
 
     def weights(self) -> FloatArray:
         """Return the weights of the experts for the next update."""
-        return exponential_weights(self._logs, self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)), self.losses)
+        return exponential_weights(self._logs, self._eta, self.losses)
+
+    @property
+    def _eta(self) -> float:
+        return self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0))
 
     def update(self, losses: FloatArray, weight: float = 1.0) -> None:
         """Count the losses of the experts, with a weight from 0 to 1; T is the sum of the weights."""
         self.losses = self.discount * self.losses + weight * losses
         self.n = self.discount * self.n + weight
+
+    def judge(
+        self, columns: FloatArray, experts: FloatArray, pairs: PagePairs, penalty: float, weight: float
+    ) -> FloatArray:
+        """Update by the losses of experts that are mixtures of columns of scores; return their weighted mean before.
+
+        A loss is the share of pairs in the wrong order. All experts but the first lose `penalty` more, and 1 at most.
+        """
+        numbers = penalty, self.discount, weight
+        served = judge_page(columns, experts, self._logs, self._eta, self.losses, *pairs, *numbers)
+        self.n = self.discount * self.n + weight
+        return served
 
     def bound(self, expert: int) -> float:
         """Return the most by which the weighted mean loss can exceed that of an expert, over all updates so far."""
@@ -145,6 +161,7 @@ class Trust:
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
         self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
+        self._with_memory = np.column_stack([np.ones(len(self.memory)), self.memory])
         self.hedges = {
             name: Hedge(prior(len(self.memory if name == "memory" else self.experts), 0, FIRST[name]), rate, half_life)
             for name, rate in RATES.items()
@@ -175,36 +192,32 @@ class Trust:
         self,
         kind: str,
         scores: FloatArray,
-        remembered: FloatArray,
+        remembered: FloatArray | None,
         pairs: PagePairs,
         weight: float,
-        corrected: FloatArray,
+        corrected: tuple[FloatArray, float],
     ) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
         Parameters
         ----------
         kind : "new" or "known"
-        scores : columns of raw scores, those of the mean and those of the last model
-        remembered : net clicks of each result, in usual differences of scores on a page
+        scores : columns of raw scores, those of the mean and those of the last model, which are overwritten
+        remembered : net clicks of each result, in usual differences of scores on a page; for known queries only
         pairs : of results on the page
         weight : that of the page
-        corrected : weights of the pairs, corrected for positions, by which experts are judged
+        corrected : weights of the pairs, corrected for positions, by which experts are judged; and their sum, as a
+            share of what it was
         """
         positive, negative, weights = pairs
-        experts = scores @ self.experts.T
-        served = experts @ self.hedges[self._name(kind)].weights()
-        columns = {self._name(kind): experts}
-        if kind == "known":
-            columns["memory"] = served[:, np.newaxis] + np.outer(remembered, self.memory)
-            served = served + self.click_weight * remembered
-        certainty = weight * float(corrected.sum() / weights.sum())
-        for name, values in columns.items():
-            losses = page_losses(values, positive, negative, corrected)
-            losses[1:] = np.minimum(losses[1:] + PENALTIES[name], 1.0)
-            self.hedges[name].update(losses, certainty)
-        ranked = np.column_stack([scores[:, :2], served])
-        raw, mapped, loss = page_losses(ranked, positive, negative, weights).tolist()
+        name, judged_by, certainty = self._name(kind), (positive, negative, corrected[0]), weight * corrected[1]
+        served = self.hedges[name].judge(scores, self.experts, judged_by, PENALTIES[name], certainty)
+        if remembered is not None:
+            columns = np.column_stack([served, remembered])
+            memory = self.hedges["memory"]
+            served = memory.judge(columns, self._with_memory, judged_by, PENALTIES["memory"], certainty)
+        scores[:, 2] = served
+        raw, mapped, loss = page_losses(scores, positive, negative, weights).tolist()
         self._gains[kind].add(raw - loss)
         if kind == "known":
             self._support.add(weight * (raw - mapped))
