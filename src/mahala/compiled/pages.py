@@ -56,38 +56,67 @@ def exponential_weights(logs: FloatArray, rate: float, losses: FloatArray) -> Fl
 
 
 @kernel
-def judge_page(
-    columns: FloatArray,
-    experts: FloatArray,
-    logs: FloatArray,
-    rate: float,
-    losses: FloatArray,
-    better: IndexArray,
-    worse: IndexArray,
-    weights: FloatArray,
-    penalty: float,
-    discount: float,
-    certainty: float,
-) -> FloatArray:
-    """Return the scores by experts that are mixtures of columns, weighted; add their losses on a page to `losses`.
-
-    All experts but the first lose `penalty` more, and 1 at most. What was lost before is discounted.
-    """
-    n, m = len(columns), len(experts)
-    scores, served = np.empty((n, m)), np.zeros(n)
-    trust = exponential_weights(logs, rate, losses)
-    for i in range(n):
-        for e in range(m):
+def mix_scores(columns: FloatArray, experts: FloatArray, trust: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the scores of experts that are mixtures of columns of scores, and their weighted mean."""
+    scores, served = np.empty((len(columns), len(experts))), np.zeros(len(columns))
+    for i in range(len(columns)):
+        for e in range(len(experts)):
             score = 0.0
             for k in range(columns.shape[1]):
                 score += columns[i, k] * experts[e, k]
             scores[i, e] = score
             served[i] += score * trust[e]
-    lost = page_losses(scores, better, worse, weights)
-    for e in range(m):
-        loss = min(lost[e] + penalty, 1.0) if e else lost[e]
-        losses[e] = discount * losses[e] + certainty * loss
-    return served
+    return scores, served
+
+
+@kernel
+def add_losses(sums: FloatArray, losses: FloatArray, penalty: float, discount: float, weight: float) -> None:
+    """Add the losses of experts to discounted sums; all but the first lose `penalty` more, and 1 at most."""
+    for e in range(len(sums)):
+        loss = min(losses[e] + penalty, 1.0) if e else losses[e]
+        sums[e] = discount * sums[e] + weight * loss
+
+
+@kernel
+def judge_page(
+    scores: FloatArray,
+    remembered: FloatArray,
+    better: IndexArray,
+    worse: IndexArray,
+    weights: FloatArray,
+    corrected: FloatArray,
+    experts: FloatArray,
+    logs: FloatArray,
+    rate: float,
+    losses: FloatArray,
+    penalty: float,
+    memory_experts: FloatArray,
+    memory_logs: FloatArray,
+    memory_rate: float,
+    memory_losses: FloatArray,
+    memory_penalty: float,
+    discount: float,
+    weight: float,
+) -> tuple[float, float, float]:
+    """Add the losses of experts on a page to their sums; return those of the raw scores, the mean model and the served.
+
+    `corrected` are the weights of pairs by which experts are judged. Without `remembered`, the experts of the memory
+    are not judged, and not served.
+    """
+    mixtures, served = mix_scores(scores, experts, exponential_weights(logs, rate, losses))
+    add_losses(losses, page_losses(mixtures, better, worse, corrected), penalty, discount, weight)
+    ranked = np.empty((len(scores), 3))
+    if len(remembered):
+        for i in range(len(scores)):
+            ranked[i, 0], ranked[i, 1] = served[i], remembered[i]
+        trust = exponential_weights(memory_logs, memory_rate, memory_losses)
+        mixtures, served = mix_scores(ranked[:, :2], memory_experts, trust)
+        lost = page_losses(mixtures, better, worse, corrected)
+        add_losses(memory_losses, lost, memory_penalty, discount, weight)
+    for i in range(len(scores)):
+        ranked[i, 0], ranked[i, 1], ranked[i, 2] = scores[i, 0], scores[i, 1], served[i]
+    lost = page_losses(ranked, better, worse, weights)
+    return lost[0], lost[1], lost[2]
 
 
 @kernel
@@ -155,14 +184,14 @@ def count_clicks(
 
 @kernel
 def net_clicks(
-    keys: NDArray[np.uint64], counts: NDArray[np.float32], n: int, items: NDArray[np.uint64], part: float
+    keys: NDArray[np.uint64], counts: NDArray[np.float32], n: int, items: NDArray[np.uint64], scale: float, part: float
 ) -> FloatArray:
-    """Return the clicks on items minus a part of those expected; 0 for items not among the first n keys, which ascend."""
+    """Return, times a scale, the clicks on items minus a part of those expected; 0 for those not among n keys."""
     result = np.zeros(len(items))
     for i in range(len(items)):
         for k in range(n):
             if keys[k] == items[i]:
-                result[i] = counts[k, 0] - part * counts[k, 1]
+                result[i] = scale * (counts[k, 0] - part * counts[k, 1])
     return result
 
 

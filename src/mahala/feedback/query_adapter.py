@@ -310,7 +310,7 @@ class QueryAdapter(AdapterRanking):
                     share = min(1.0, self.user_cap / n)
             if len(positive):
                 kind, pairs = self._kind(key), (positive, negative, weights)
-                remembered = self._model.gap * self._memory.net_of(key, page.keys) if kind == "known" else None
+                remembered = self._memory.net_of(key, page.keys, self._model.gap) if kind == "known" else None
                 corrected = weights, 1.0
                 if page.ranked and self.bias is None:
                     corrected = self._rates.correct(len(items), positive, weights)

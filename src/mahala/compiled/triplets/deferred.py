@@ -68,10 +68,12 @@ def score_page(
 ) -> float:
     """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last.
 
-    Return the sum of the squares of all numbers of the items.
+    Return the squared length of x times the mean of those of the items.
     """
     add_factors(x, left, right, n, last, late)
-    squares = 0.0
+    x_norm = squares = 0.0
+    for j in range(len(x)):
+        x_norm += x[j] * x[j]
     for i in range(len(items)):
         raw = newest = behind = 0.0
         for j in range(len(x)):
@@ -80,7 +82,7 @@ def score_page(
             newest += items[i, j] * last[j]
             behind += items[i, j] * late[j]
         scores[i, 0], scores[i, 1], scores[i, 2] = raw, newest - behind / max(n_steps, 1), newest
-    return squares
+    return x_norm * squares / len(items)
 
 
 @kernel

@@ -55,13 +55,13 @@ class DeferredMap:
     def scores(self, x: FloatArray, items: FloatArray) -> tuple[FloatArray, float]:
         """Return columns of the scores of items: by x itself, by the mean of all models, and by the last model.
 
-        The second result is the sum of the squares of all numbers of the items.
+        The second result is the squared length of x times the mean of those of the items.
         """
         last, late = self._without_waiting(x)
         result = np.empty((len(items), 3))
-        squares = score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
+        size = score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
         self._scored = x, last  # for `feed_query`, which comes next
-        return result, squares
+        return result, size
 
     def _without_waiting(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM and xᵀL without the changes that wait."""

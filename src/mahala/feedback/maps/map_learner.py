@@ -62,11 +62,12 @@ class MapLearner:
     def score_page(self, x: FloatArray, items: FloatArray, learned: bool) -> FloatArray:
         """Take a page into the scale; return columns of scores: raw, and perhaps by the mean and the last model."""
         if learned and isinstance(self.learned, DeferredMap):
-            scores, squares = self.learned.scores(x, items)
+            scores, size = self.learned.scores(x, items)
         else:
             maps = [x, *(self.learned.products(x)[::-1] if learned else ())]
-            scores, squares = np.column_stack([items @ mapped for mapped in maps]), float(np.vdot(items, items))
-        self._see_page(scores[:, 0].tolist(), math.sqrt(float(x @ x) * squares / len(items)))
+            scores = np.column_stack([items @ mapped for mapped in maps])
+            size = float(x @ x) * float(np.vdot(items, items)) / len(items)
+        self._see_page(scores[:, 0].tolist(), math.sqrt(size))
         return scores
 
     @property
@@ -86,10 +87,9 @@ class MapLearner:
         """Take the scales of the scores on a page into their running means; equal scores have none."""
         if gap > 0.0 and size > 0.0:
             self._n_scales += weight
-            for name, value in (("_gap", gap), ("_size", size)):
-                mean = getattr(self.learner, name)
-                mean += (min(max(value, 1.0 / LONGEST_STEP), LONGEST_STEP) - mean) * weight / self._n_scales
-                setattr(self.learner, name, mean)
+            learner, share = self.learner, weight / self._n_scales
+            learner._gap += (min(max(gap, 1.0 / LONGEST_STEP), LONGEST_STEP) - learner._gap) * share
+            learner._size += (min(max(size, 1.0 / LONGEST_STEP), LONGEST_STEP) - learner._size) * share
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""

@@ -158,12 +158,12 @@ class ClickMemory:
         items, evidence = self.part(key)
         return items, evidence @ NET
 
-    def net_of(self, key: Hashable, items: Keys) -> FloatArray:
-        """Return the net clicks of items for a query; zeros, if they are not remembered."""
+    def net_of(self, key: Hashable, items: Keys, scale: float) -> FloatArray:
+        """Return the net clicks of items for a query, times a scale; zeros, if they are not remembered."""
         row = self._rows.get(digest_of(key))
         if row is None:
             return np.zeros(len(items))
-        return net_clicks(self._keys[row], self._counts[row], self._sizes[row], items, -NET[1])
+        return net_clicks(self._keys[row], self._counts[row], self._sizes[row], items, scale, -NET[1])
 
     def bonuses(self) -> Bonuses:
         """Return the net clicks of all items for all queries."""
