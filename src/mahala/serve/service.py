@@ -20,7 +20,7 @@ from mahala.serve.store.checkpoints import Checkpoints, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
-from mahala.serve.store.rows import LogEntry, NewItem, check_vector
+from mahala.serve.store.rows import NewItem, check_vector
 
 log = logging.getLogger("mahala.serve")
 
@@ -248,11 +248,6 @@ class Service:
         model = PLAIN if plain else served.model
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
-
-    async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
-        """Return the places of entries in the log, once they are durable."""
-        self.served(name)
-        return await self.writer.append(name, entries)
 
     def versions(self, name: str) -> list[Version]:
         """Return the versions that are kept, the newest first."""

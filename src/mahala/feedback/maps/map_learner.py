@@ -28,7 +28,7 @@ class MapLearner:
     def __init__(self, learner: SimilarityLearner | None, n_features: int) -> None:
         self.learner: Any = OASIS("auto", margin="auto") if learner is None else clone(learner)
         if isinstance(self.learner.init, BilinearMetric):
-            raise ValueError("learner must start from the identity, which is the raw ranking, but its init is a metric")
+            raise ValueError("learner must start from the identity (the plain ranking), but its init is a metric")
         self.learner.set_params(init="identity", average=True, storage="dense", record=False)
         check_params(self.learner)
         self.learner._check_params()

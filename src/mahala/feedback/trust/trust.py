@@ -27,7 +27,7 @@ RATES = {"new": 0.25, "supported": 0.25, "known": 1.0, "memory": 2.0}
 # The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known, and 15 % of
 # one that known queries support.
 FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75, "memory": 0.75}
-# Known queries support the map if it has this share of their pairs more in the right order than the raw ranking, by
+# Known queries support the map if it has this share of their pairs more in the right order than the plain ranking, by
 # the lower end of the 95 % interval. That was at most 0.05 for the clicks of benchmarks/known_queries.py.
 SUPPORT = 0.06
 # What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
@@ -54,7 +54,7 @@ def page_pairs(reactions: FloatArray, bias: Literal["skip-above"] | float | None
 
 
 def mixtures(cap: float) -> FloatArray:
-    """Return the shares of the scores by (raw, mean model, last model) of each expert; the first is the raw ranking.
+    """Return the shares of the scores by (raw, mean model, last model) of each expert; the first is the plain ranking.
 
     >>> mixtures(0.05)
     array([[1.  , 0.  , 0.  ],
@@ -224,7 +224,7 @@ class Trust:
         return float(1.0 - self.shares(kind)[0])
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return the verdicts on the gains over the raw ranking, where there were impressions."""
+        """Return the verdicts on the gains over the plain ranking, where there were impressions."""
         return {kind: sums.verdict(self.learned_share(kind)) for kind, sums in self._gains.items() if sums.n}
 
     def _parts(self) -> dict[str, Part]:

@@ -1,29 +1,23 @@
-"""What surrounds every request: limits on bodies and load, security headers, metrics, a log, errors by RFC 9457."""
+"""What surrounds every request: limits on bodies and load, security headers, a log, errors by RFC 9457."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
-from mahala.serve.http.routes.control import control_gauges
+from mahala.serve.http.metrics import Metrics
 from mahala.serve.http.schemas import TAGS
-from mahala.serve.service import Service
 from mahala.serve.store.database import Conflict, Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")
@@ -44,16 +38,6 @@ BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
 TURN = 8
 # Answered at any load, before others: they use neither the database nor a thread.
 _ALWAYS = ("/health", "/ready")
-# Upper bounds of the buckets of a time, in seconds.
-_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.06, 0.1, 0.25, 1.0, 5.0)
-# Gauges of a collection, the keys of its status that they show, and what they are.
-_GAUGES = (
-    ("items", "items", "Items that are found."),
-    ("graph_items", "graph", "Items in the graph by which a search finds candidates; 0: it reads all items."),
-    ("log_entries", "logged", "Entries that were ever written to the log."),
-    ("served_version", "version", "Version of the models that is served."),
-    ("learned_entries", "learned", "Entries of the log up to which the served version has learned."),
-)
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
@@ -117,40 +101,6 @@ def _place(loc: Sequence[str | int]) -> str:
 
 def _words(message: str) -> str:
     return message.removeprefix("Value error, ").replace("dictionary or object to extract fields from", "object")
-
-
-class Metrics(Collector):
-    """Requests by route and status with their times, and gauges of the collections."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._registry = registry = CollectorRegistry()
-        labels = ["method", "route", "status"]
-        self.requests = Counter("mahala_requests", "Requests by route and status.", labels, registry=registry)
-        self.seconds = Histogram(
-            "mahala_request_seconds", "Time to answer.", ["route"], buckets=_BOUNDS, registry=registry
-        )
-        registry.register(self)
-
-    def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
-        registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # what all processes have counted is in files
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            registry.register(self)
-        return generate_latest(registry)
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of the collections."""
-        statuses = {name: self._service.served(name).status() for name in self._service.names()}
-        for gauge, key, text in _GAUGES:
-            family = GaugeMetricFamily(f"mahala_{gauge}", text, labels=["collection"])
-            for name, status in statuses.items():
-                family.add_metric([name], status[key])
-            yield family
-        yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
-        yield from control_gauges(self._service)
 
 
 class Refused(Exception):

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from mahala.serve.searches import Reranked
+
 # Of routes: what else they return.
 CONFLICT: dict[int | str, Any] = {409: {"description": "It contradicts what is there."}}
 IMAGE: dict[int | str, Any] = {200: {"content": {"image/*": {"schema": {"type": "string"}}}}}
@@ -57,21 +59,13 @@ class Searched(Response):
     plain: list[Found] | None = None
 
 
-class RerankedCandidate(Response):
-    """A candidate with its new score, and its position among those given, from 0."""
-
-    id: str
-    score: float
-    position: int
-
-
 class RerankedList(Response):
     """The candidates, best first, and what else a search returns."""
 
     version: int
     search_id: str
     arm: str | None
-    results: list[RerankedCandidate]
+    results: list[Reranked]
 
 
 class Contribution(Response):
@@ -166,17 +160,6 @@ class Status(Response):
     learners: dict[str, dict[str, Any]]
     differences: list[dict[str, Any]]
     taught: dict[str, Any] | None
-
-
-class KeptVersion(Response):
-    """A version of the models, and the entries of the log up to which it has learned (`place`)."""
-
-    version: int
-    place: int
-    generation: int
-    ready: bool
-    created: float
-    status: dict[str, Any]
 
 
 class Spectrum(Response):
