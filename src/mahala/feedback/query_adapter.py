@@ -15,13 +15,7 @@ from mahala.feedback.adapter_ranking import AdapterRanking, check_width
 from mahala.feedback.maps import judged
 from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.maps.map_learner import MapLearner
-from mahala.feedback.memory.click_memory import (
-    ClickMemory,
-    Keys,
-    RankRates,
-    item_keys,
-    personal_key,
-)
+from mahala.feedback.memory.click_memory import ClickMemory, Keys, RankRates, item_keys, personal_key
 from mahala.feedback.memory.remembered import Remembered, digest_of
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signal_ranker import SignalRanker

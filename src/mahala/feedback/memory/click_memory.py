@@ -48,9 +48,10 @@ class RankRates:
         return count_clicks(reactions, ranked, weight, self.clicks, self.shown, PRIOR)
 
     def correct(self, n: int, better: IndexArray, weights: FloatArray) -> tuple[FloatArray, float]:
-        """Return weights of pairs on a page of n results, corrected for the rank of the better one, and the mean change.
+        """Return weights of pairs on a page, corrected for the rank of the better one, and their mean change.
 
-        A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
+        The page has n results. A click counts in inverse proportion to the rate of its rank, and those below the
+        median rate count 1.
         """
         return corrected_weights(self.clicks, self.shown, n, PRIOR, better, weights)
 
