@@ -173,9 +173,11 @@ def count_clicks(
         if values[i] > 0.0:
             clicks[i] = values[i] / largest
             total += clicks[i]
-    if not ranked:
-        return clicks, np.full(len(values), total / len(values))
     rates = rank_rates(rank_clicks, rank_shown, len(values), prior)
+    if not ranked:
+        for i in range(len(values)):
+            rates[i] = total / len(values)
+        return clicks, rates
     for i in range(min(len(values), len(rank_clicks))):
         rank_clicks[i] += weight * clicks[i]
         rank_shown[i] += weight
@@ -209,27 +211,30 @@ def add_counts(
 
     If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
     """
-    all_keys, sums = np.empty(n + len(items), dtype=np.uint64), np.zeros((n + len(items), 2))
-    all_keys[:n], sums[:n] = keys[:n], counts[:n]
+    most, size = len(keys), n + len(items)
+    all_keys, clicked, expectation = np.empty(size, dtype=np.uint64), np.empty(size), np.empty(size)
+    for k in range(n):
+        all_keys[k], clicked[k], expectation[k] = keys[k], counts[k, 0], counts[k, 1]
     for t in range(len(items)):
         at = 0
         while at < n and all_keys[at] < items[t]:
             at += 1
         if at == n or all_keys[at] != items[t]:
             for k in range(n, at, -1):
-                all_keys[k], sums[k] = all_keys[k - 1], sums[k - 1]
-            all_keys[at], sums[at] = items[t], 0.0
+                all_keys[k], clicked[k], expectation[k] = all_keys[k - 1], clicked[k - 1], expectation[k - 1]
+            all_keys[at], clicked[at], expectation[at] = items[t], 0.0, 0.0
             n += 1
-        sums[at, 0] += weight * clicks[t]
-        sums[at, 1] += weight * expected[t]
-    while n > len(keys):
+        clicked[at] += weight * clicks[t]
+        expectation[at] += weight * expected[t]
+    while n > most:
         worst = 0
         for k in range(1, n):
-            fewer = sums[k, 0] < sums[worst, 0]
-            if fewer or (sums[k, 0] == sums[worst, 0] and sums[k, 1] <= sums[worst, 1]):
+            fewer = clicked[k] < clicked[worst]
+            if fewer or (clicked[k] == clicked[worst] and expectation[k] <= expectation[worst]):
                 worst = k
         n -= 1
         for k in range(worst, n):
-            all_keys[k], sums[k] = all_keys[k + 1], sums[k + 1]
-    keys[:n], counts[:n] = all_keys[:n], sums[:n]
+            all_keys[k], clicked[k], expectation[k] = all_keys[k + 1], clicked[k + 1], expectation[k + 1]
+    for k in range(n):
+        keys[k], counts[k, 0], counts[k, 1] = all_keys[k], clicked[k], expectation[k]
     return n

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks, rank_rates
+from mahala.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
 from mahala.feedback.memory.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, array_value, finite_array
@@ -32,9 +32,9 @@ class RankRates:
 
     >>> rates = RankRates()
     >>> for clicked in ([1.0, 0.0], [1.0, 0.0], [0.0, 1.0]):
-    ...     _ = rates.see(np.array(clicked))
-    >>> rates.of(2).round(2)
-    array([0.41, 0.28])
+    ...     clicks, expected = rates.see(np.array(clicked))
+    >>> expected.round(2)
+    array([0.44, 0.15])
     """
 
     def __init__(self) -> None:
@@ -54,10 +54,6 @@ class RankRates:
         median rate count 1.
         """
         return corrected_weights(self.clicks, self.shown, n, PRIOR, better, weights)
-
-    def of(self, n: int) -> FloatArray:
-        """Return the rates of n results from the top, all above 0."""
-        return rank_rates(self.clicks, self.shown, n, PRIOR)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
