@@ -65,7 +65,7 @@ def draw_agreement(title: str, found: Sequence[Agreement]) -> Figure:
     """Draw our mean of each cell, with two standard deviations, against the published one, and name what is off."""
     from matplotlib.figure import Figure
 
-    from mahala.report.plots import COLOURS
+    from papers.plots import COLOURS
 
     figure = Figure(figsize=(4.6, 4.6), layout="constrained")
     axes = figure.subplots()

@@ -36,8 +36,8 @@ _HEADERS = {
 BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
 # Requests whose answers begin in one turn of the event loop: sockets are looked at between two turns.
 TURN = 8
-# Answered at any load, before others: they use neither the database nor a thread.
-_ALWAYS = ("/health", "/ready")
+# Answered to everyone at any load, before others: they use neither the database nor a thread.
+ALWAYS = ("/health", "/ready")
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
@@ -160,7 +160,7 @@ class Envelope:
             requests_log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] in _ALWAYS:
+        if scope["path"] in ALWAYS:
             await self.app(scope, receive, send)
             return
         body = bytearray()

@@ -24,7 +24,7 @@ from mahala.serve.store.database import (
     searches,
 )
 from mahala.serve.store.events import Events, append_events
-from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, to_blob
+from mahala.serve.store.rows import NAME, Collection, Items, LogEntry, NewItem, to_blob
 from mahala.serve.store.searches import Search, add_searches, delete_reactions
 
 # Rows that are read at a time.
@@ -49,8 +49,8 @@ class Store:
     >>> store = Store(tempfile.mkdtemp() + "/mahala.db")
     >>> store.create("films", width=2, settings={})
     >>> store.put_items("films", [NewItem("alien", np.array([1.0, 0.0]), {"year": 1979})])
-    >>> [(item.id, item.payload) for item in store.changed_items("films", 0)]
-    [('alien', {'year': 1979})]
+    >>> [(block.ids, block.payloads) for block in store.changed_blocks("films", 0)]
+    [(('alien',), [{'year': 1979}])]
     >>> store.append("films", [LogEntry("impression", shown=[0], clicked=[1.0], query=0, key="k")])
     [1]
     """
@@ -125,11 +125,6 @@ class Store:
     def _retire(connection: Any, name: str, ids: Sequence[str], change: int) -> int:
         live = (items.c.collection == name) & items.c.live & items.c.id.in_(ids)
         return int(connection.execute(items.update().where(live).values(live=False, change=change)).rowcount)
-
-    def changed_items(self, name: str, after: int) -> Iterator[Item]:
-        """Yield the rows that changed after a change number, in the order of the changes."""
-        for block in self.changed_blocks(name, after):
-            yield from map(Item, *block)
 
     def changed_blocks(self, name: str, after: int) -> Iterator[Items]:
         """Yield the rows that changed after a change number, in the order of the changes, many at a time."""

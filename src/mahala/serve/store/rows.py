@@ -39,19 +39,8 @@ class Collection(NamedTuple):
         return str(self.settings.get("served") or next(iter(self.settings.get("learners") or ["adapter"])))
 
 
-class Item(NamedTuple):
-    """A row of a collection. The item with an id is the live row that has it."""
-
-    row: int
-    id: str
-    vector: NDArray[np.float32]
-    payload: dict[str, Any]
-    live: bool
-    change: int
-
-
 class Items(NamedTuple):
-    """The fields of many items."""
+    """Rows of a collection, a field of each row. The item with an id is the live row that has it."""
 
     rows: Sequence[int]
     ids: Sequence[str]
