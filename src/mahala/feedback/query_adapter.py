@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
@@ -16,15 +15,7 @@ from mahala.feedback.adapter_ranking import AdapterRanking, check_width
 from mahala.feedback.maps import judged
 from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.maps.map_learner import MapLearner
-from mahala.feedback.memory.click_memory import (
-    ClickMemory,
-    Keys,
-    RankRates,
-    item_keys,
-    page_weights,
-    personal_key,
-    place_values,
-)
+from mahala.feedback.memory.click_memory import ClickMemory, Keys, RankRates, item_keys, personal_key
 from mahala.feedback.memory.remembered import Remembered, digest_of
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signal_ranker import SignalRanker
@@ -304,47 +295,39 @@ class QueryAdapter(AdapterRanking):
         x, items = page.query, page.items
         with uninterrupted():
             self.n_impressions_ += 1
-            scores = self._model.scores(x, items) if len(positive) else (items @ x)[:, np.newaxis]
-            size = math.sqrt(float(x @ x) * float(np.vdot(items, items)) / len(items))
-            self._model.see_page(scores[:, 0], size)
-            key, rates = digest_of(x.tobytes() if page.query_id is None else page.query_id), self._rates.of(len(items))
+            scores = self._model.score_page(x, items, learned=len(positive) > 0)
+            key = digest_of(x.tobytes() if page.query_id is None else page.query_id)
             share = 1.0
             if self.user_cap is not None and page.user is not None:
                 n = self._users.add(page.user)
                 if n < self.n_impressions_:  # otherwise there is nobody else
                     share = min(1.0, self.user_cap / n)
             if len(positive):
-                remembered = self._model.gap * place_values(*self._memory.net(key), page.keys)
-                corrected = weights
-                if page.ranked and self.bias is None:
-                    corrected = weights * page_weights(rates)[positive]
-                if page.signals is not None:
-                    similarity = self._similarities(x, items, page.keys, key)
-                    self._signals.learn(
-                        page.signals | {"similarity": similarity}, (positive, negative, corrected), share
-                    )
                 kind, pairs = self._kind(key), (positive, negative, weights)
+                remembered = self._memory.net_of(key, page.keys, self._model.gap) if kind == "known" else None
+                corrected = weights, 1.0
+                if page.ranked and self.bias is None:
+                    corrected = self._rates.correct(len(items), positive, weights)
+                if page.signals is not None:
+                    signals = page.signals | {"similarity": self._similarities(x, items, page.keys, key)}
+                    self._signals.learn(signals, (positive, negative, corrected[0]), share)
                 loss = self._trust.judge(kind, scores, remembered, pairs, share, corrected)
                 if self._model.plain:  # a click among many is less certain
-                    n_better = 1 + np.count_nonzero(positive[1:] != positive[:-1])
-                    weights = weights / n_better**CLICK_COUNT_EXPONENT
-                self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
+                    weights = weights * (share / len(set(positive.tolist())) ** CLICK_COUNT_EXPONENT)
+                self._model.learned.feed_query(x, items, (positive, negative, weights), self._model.rule)
                 self._ids.add(key)
-            self._remember(key, page, share, rates)
+            self._remember(key, page, share)
             self._served.clear()
             self.n_learned_ += bool(len(positive))
             self.n_ignored_ += not len(positive)
         return 1.0 - loss if len(positive) else None
 
-    def _remember(self, key: Hashable, page: Page, share: float, rates: FloatArray) -> None:
+    def _remember(self, key: Hashable, page: Page, share: float) -> None:
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
-        clicks = np.maximum(page.values, 0.0) / (np.abs(page.values).max() or 1.0)
-        expected = rates if page.ranked else np.full(len(clicks), clicks.mean())
+        clicks, expected = self._rates.see(page.values, page.ranked, share)
         self._memory.learn(key, page.keys, clicks, expected, share)
         if self.personal and page.user is not None:
             self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected)
-        if page.ranked:
-            self._rates.see(clicks, share)
 
     @property
     @one_at_a_time

@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from mahala.data.events import Shown
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
 from mahala.serve.index.item_index import Found
-from mahala.serve.index.served_collection import PLAIN as PLAIN_MODEL
-from mahala.serve.index.served_collection import Query
+from mahala.serve.index.served_collection import PLAIN_MODEL, Query
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.rows import LogEntry, SignalLists, check_vector, picked
@@ -20,15 +19,6 @@ from mahala.serve.store.searches import Search
 
 # Items shown for a search that are recorded, from the top.
 RECORDED = 200
-
-
-class Candidate(NamedTuple):
-    """A result of another engine: its score there, other signals of it, and perhaps its vector."""
-
-    id: str
-    score: float
-    signals: Mapping[str, float | None]
-    vector: Any = None
 
 
 @dataclass(frozen=True)
@@ -80,39 +70,37 @@ def made_elsewhere(service: Service, name: str, event: Shown) -> Search:
     return Search(event.search, event.items, query.row, query.stored_vector, query.id, event.user, at=event.at)
 
 
-def listed_signals(candidates: Sequence[Candidate]) -> SignalLists:
+def listed_signals(candidates: Sequence[Mapping[str, Any]]) -> SignalLists:
     """Return the signals of candidates by name, with the score; raise ValueError if they have this name, too.
 
-    >>> listed_signals([Candidate("a", 2.0, {"age": 3.0}), Candidate("b", 1.0, {})])
+    >>> listed_signals([{"score": 2.0, "signals": {"age": 3.0}}, {"score": 1.0, "signals": {}}])
     {'score': [2.0, 1.0], 'age': [3.0, None]}
     """
-    names = dict.fromkeys(name for one in candidates for name in one.signals)
+    names = dict.fromkeys(name for one in candidates for name in one["signals"])
     if "score" in names:
         raise ValueError("candidates must have 'score' beside their signals, not among them")
-    scores: list[float | None] = [one.score for one in candidates]
-    return {"score": scores} | {name: [one.signals.get(name) for one in candidates] for name in names}
+    scores = [one["score"] for one in candidates]
+    return {"score": scores} | {name: [one["signals"].get(name) for one in candidates] for name in names}
 
 
 def reranked(
-    service: Service,
-    name: str,
-    query: Query,
-    candidates: Sequence[Candidate],
-    plain: bool = False,
-    user: str | None = None,
+    service: Service, name: str, query: Query, candidates: Sequence[Mapping[str, Any]], plain: bool, user: str | None
 ) -> tuple[int, list[Reranked]]:
-    """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order."""
+    """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order.
+
+    A candidate is {"id": ..., "score": ..., "signals": {name: number or None}, "vector": a vector or None}.
+    """
     served = service.served(name)
     model, width = PLAIN_MODEL if plain else served.model, served.collection.width
     vectors = [
-        None if one.vector is None else check_vector(one.vector, width, f"candidates[{at}].vector")
+        None if one["vector"] is None else check_vector(one["vector"], width, f"candidates[{at}].vector")
         for at, one in enumerate(candidates)
     ]
     signals = check_signals(listed_signals(candidates), len(candidates))
-    rows = service.rows(name, [one.id for one in candidates])
+    rows = service.rows(name, [one["id"] for one in candidates])
     order, scores = served.reranked(query, model, rows, vectors, signals, user)
     ranking = zip(order.tolist(), scores.tolist(), strict=True)
-    return model.version, [Reranked(candidates[at].id, score, at) for at, score in ranking]
+    return model.version, [Reranked(candidates[at]["id"], score, at) for at, score in ranking]
 
 
 def feedback_entry(

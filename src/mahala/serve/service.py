@@ -14,7 +14,7 @@ from mahala.serve.experiment.arms import Control, started
 from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
-from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
+from mahala.serve.index.served_collection import PLAIN_MODEL, Query, ServedCollection, ServedModel
 from mahala.serve.learning.worker import LearningProcess, LearningThread
 from mahala.serve.store.checkpoints import Checkpoints, Version
 from mahala.serve.store.collection_store import Store
@@ -245,7 +245,7 @@ class Service:
     ) -> tuple[int, list[Found]]:
         """Return the version that ranked, and the k best items for a query of a user; `plain`: by version 0."""
         served = self.served(name)
-        model = PLAIN if plain else served.model
+        model = PLAIN_MODEL if plain else served.model
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
 

@@ -15,11 +15,6 @@ IMAGE: dict[int | str, Any] = {200: {"content": {"image/*": {"schema": {"type": 
 LINES: dict[int | str, Any] = {200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}}
 
 
-_LOGGED = {"application/json": {"schema": {"$ref": "#/components/schemas/Logged"}}}
-# Of feedback: nothing of it was written.
-LOGGED: dict[int | str, Any] = {200: {"description": "Nothing was written.", "content": _LOGGED}}
-
-
 class Response(BaseModel, extra="allow"):
     """The body of a response."""
 
@@ -183,6 +178,10 @@ class Logged(Response):
 
     places: list[int | None]
     problems: list[EntryProblem]
+
+
+# Of feedback: nothing of it was written.
+LOGGED: dict[int | str, Any] = {200: {"description": "Nothing was written.", "model": Logged}}
 
 
 class Question(Response):
