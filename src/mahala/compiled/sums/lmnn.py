@@ -4,6 +4,8 @@ A hinge is smoothed around its kink: within ± s/2 of it, it is a parabola whose
 sum hinges return (sum of the smoothed ones, sum of the plain ones).
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +38,7 @@ def add_pull(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatAr
     n = len(Z)
     centred = Z - Z.mean(axis=0)  # which has the same product, with less cancellation
     if n * n <= FEW_PAIRS:  # to make a sparse matrix takes a millisecond
-        adjacency = np.bincount(left * n + right, weights, n * n).astype(Z.dtype).reshape(n, n)
+        adjacency: Any = np.bincount(left * n + right, weights, n * n).astype(Z.dtype).reshape(n, n)
     else:
         adjacency = sp.csr_array((weights.astype(Z.dtype), (left, right)), shape=(n, n))
     degrees = (np.bincount(left, weights, n) + np.bincount(right, weights, n)).astype(Z.dtype)
