@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.feedback.trust.trust import Hedge, Trust, mixtures, page_pairs, prior
+from mahala.feedback.memory.click_memory import ClickMemory, RankRates
+from mahala.feedback.trust.trust import Hedge, Repeats, Trust, mixtures, page_pairs, prior
 from mahala.support.model_files import ModelFileError
 from strategies import examples
 
@@ -144,3 +145,21 @@ def test_largest_numbers_do_not_overflow():
     better, worse, weights = page_pairs(np.array([-1e308, 1.7e308]), None)
     assert (better.tolist(), worse.tolist()) == ([1], [0])
     np.testing.assert_allclose(weights, 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("half_life", [None, 100.0])
+def test_remembered_clicks_count_as_far_as_clicks_repeat(half_life):
+    """They count fully where the same items are clicked again, and not where any are, at any rates of the ranks."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        memory, rates, repeats = ClickMemory(), RankRates(), Repeats(half_life)
+        examined, good = rng.uniform(0.1, 0.9, size=10), rng.random((10, 16)) < 0.3
+        for at in range(600):
+            query, items = at % 10, rng.permutation(16)[:10]
+            follows = np.where(good[query, items], 0.9, 0.1) if at >= 300 else 0.3
+            clicked = (rng.random(10) < examined * follows).astype(float)
+            clicks, expected = rates.see(clicked)
+            repeats.add(memory.learn(query, items.astype(np.uint64), clicks, expected))
+            if at == 299:
+                assert repeats.click_weight < 0.35
+        assert repeats.click_weight == 0.8

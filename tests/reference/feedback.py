@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-REMEMBERED = (0.0, 0.3, 0.6, 1.2)
 # The prior weights of the plain ranking.
 FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75}
 
@@ -21,13 +20,13 @@ def adapter_stream(impressions, d, rates, support):
     L, models = np.eye(d), []
     maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
     priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in FIRST.items()}
-    priors["memory"] = np.array([0.75] + [0.25 / 3] * 3)
     losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}
     counts = dict.fromkeys(rates, 0.0)
     before = None
     spreads, sizes, known, served, weighted = [], [], set(), [], dict.fromkeys(rates, 0.0)
     clicks_at, shown_at = np.zeros(50), np.zeros(50)  # by rank
     ahead = []  # of raw, on known queries
+    agreements = []  # of each page with what is remembered
     evidence = {}  # by query and item: clicks, and clicks expected at its ranks
 
     def weights(kind):
@@ -52,8 +51,10 @@ def adapter_stream(impressions, d, rates, support):
 
     def remember(Z, reactions, key):
         clicks = np.maximum(reactions, 0) / (np.abs(reactions).max() or 1)
+        agreements.append(0.0)
         for z, click, expected in zip(Z, clicks, rank_rates(len(Z)), strict=True):
             sums = evidence.setdefault((key, z.tobytes()), np.zeros(2))
+            agreements[-1] += (sums[0] - sums[1]) * (click - expected)
             sums += [click, expected]
         mine = sorted((sums[0], sums[1], item) for (query, item), sums in evidence.items() if query == key)
         for _, _, item in mine[:-16]:
@@ -95,11 +96,8 @@ def adapter_stream(impressions, d, rates, support):
             counts[kind] += share
 
         if kind == "known":
-            sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
-            net, mean = sums[:, 0] - sums[:, 1] / 3, weights(kind) @ scores
             wrong = [[(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs] for s in (scores[0], scores[8])]
             ahead.append(np.subtract(*wrong) @ pair_weights / pair_weights.sum())
-            judged("memory", [mean + m * weight * net for weight in REMEMBERED], 0.02)
         judged(kind, scores, 0.06 if kind == "known" else 0.0)
         C = m**2 / s**3
         crowd = np.sqrt(len({i for i, _ in pairs}))
@@ -112,4 +110,4 @@ def adapter_stream(impressions, d, rates, support):
                 L = L + weight / crowd * min(C, hinge / norm) * np.outer(x, q)
         known.add(key)
         remember(Z, reactions, key)
-    return served, matrix(name_of("new")), losses, weighted, counts, evidence
+    return served, matrix(name_of("new")), losses, weighted, counts, evidence, agreements

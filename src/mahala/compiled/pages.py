@@ -90,31 +90,22 @@ def judge_page(
     rate: float,
     losses: FloatArray,
     penalty: float,
-    memory_experts: FloatArray,
-    memory_logs: FloatArray,
-    memory_rate: float,
-    memory_losses: FloatArray,
-    memory_penalty: float,
+    click_weight: float,
     discount: float,
     weight: float,
 ) -> tuple[float, float, float]:
     """Add the losses of experts on a page to their sums; return those of the raw scores, the mean model and the served.
 
-    `corrected` are the weights of pairs by which experts are judged. Without `remembered`, the experts of the memory
-    are not judged, and not served.
+    `corrected` are the weights of pairs by which experts are judged. What is served adds `click_weight` times what is
+    `remembered`, if anything is.
     """
     mixtures, served = mix_scores(scores, experts, exponential_weights(logs, rate, losses))
     add_losses(losses, page_losses(mixtures, better, worse, corrected), penalty, discount, weight)
     ranked = np.empty((len(scores), 3))
-    if len(remembered):
-        for i in range(len(scores)):
-            ranked[i, 0], ranked[i, 1] = served[i], remembered[i]
-        trust = exponential_weights(memory_logs, memory_rate, memory_losses)
-        mixtures, served = mix_scores(ranked[:, :2], memory_experts, trust)
-        lost = page_losses(mixtures, better, worse, corrected)
-        add_losses(memory_losses, lost, memory_penalty, discount, weight)
     for i in range(len(scores)):
         ranked[i, 0], ranked[i, 1], ranked[i, 2] = scores[i, 0], scores[i, 1], served[i]
+        if len(remembered):
+            ranked[i, 2] += click_weight * remembered[i]
     lost = page_losses(ranked, better, worse, weights)
     return lost[0], lost[1], lost[2]
 
@@ -206,11 +197,14 @@ def add_counts(
     clicks: FloatArray,
     expected: FloatArray,
     weight: float,
-) -> int:
-    """Add the two counts of items to those of the first n `keys`, which ascend; return how many there are then.
+) -> tuple[int, float]:
+    """Add the two counts of items to those of the first n `keys`, which ascend.
 
     If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
+    Return how many there are then; and the sum over the items of the clicks beyond those expected, times the same
+    difference in the counts before.
     """
+    agreement = 0.0
     most, size = len(keys), n + len(items)
     all_keys, clicked, expectation = np.empty(size, dtype=np.uint64), np.empty(size), np.empty(size)
     for k in range(n):
@@ -224,6 +218,7 @@ def add_counts(
                 all_keys[k], clicked[k], expectation[k] = all_keys[k - 1], clicked[k - 1], expectation[k - 1]
             all_keys[at], clicked[at], expectation[at] = items[t], 0.0, 0.0
             n += 1
+        agreement += (clicked[at] - expectation[at]) * (clicks[t] - expected[t])
         clicked[at] += weight * clicks[t]
         expectation[at] += weight * expected[t]
     while n > most:
@@ -237,4 +232,4 @@ def add_counts(
             all_keys[k], clicked[k], expectation[k] = all_keys[k + 1], clicked[k + 1], expectation[k + 1]
     for k in range(n):
         keys[k], counts[k, 0], counts[k, 1] = all_keys[k], clicked[k], expectation[k]
-    return n
+    return n, agreement

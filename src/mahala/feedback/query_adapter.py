@@ -325,7 +325,7 @@ class QueryAdapter(AdapterRanking):
     def _remember(self, key: Hashable, page: Page, share: float) -> None:
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
         clicks, expected = self._rates.see(page.values, page.ranked, share)
-        self._memory.learn(key, page.keys, clicks, expected, share)
+        self._trust.repeats.add(share * self._memory.learn(key, page.keys, clicks, expected, share))
         if self.personal and page.user is not None:
             self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected)
 

@@ -104,6 +104,7 @@ class ClickMemory:
 
     >>> memory = ClickMemory()
     >>> memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]))
+    0.0
     >>> memory.evidence("jazz", np.array([9, 7, 5], dtype=np.uint64))
     array([[1.  , 0.25],
            [0.  , 0.5 ],
@@ -121,8 +122,12 @@ class ClickMemory:
         self._counts = np.zeros((n, self.n_items, 2), dtype=np.float32)
         self._sizes = np.zeros(n, dtype=np.int64)
 
-    def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray, weight: float = 1.0) -> None:
-        """Count clicks on different items that were shown for a query, and the clicks that were expected."""
+    def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray, weight: float = 1.0) -> float:
+        """Count clicks on different items that were shown for a query, and the clicks that were expected.
+
+        Return how far these clicks agree with the earlier ones: the sum over the items of the clicks beyond those
+        expected, now times before.
+        """
         digest = digest_of(key)
         row = self._rows.pop(digest, None)
         if row is None:
@@ -137,7 +142,8 @@ class ClickMemory:
                     setattr(self, name, np.concatenate([table, more]))
         self._rows[digest] = row
         page = items, clicks, expected, weight
-        self._sizes[row] = add_counts(self._keys[row], self._counts[row], self._sizes[row], *page)
+        self._sizes[row], agreement = add_counts(self._keys[row], self._counts[row], self._sizes[row], *page)
+        return agreement
 
     def evidence(self, key: Hashable, items: Keys) -> FloatArray:
         """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""

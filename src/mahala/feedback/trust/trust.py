@@ -18,21 +18,23 @@ from mahala.support.states import prefixed, without_prefix
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-# An expert with a memory adds, to the score of an item by the maps, λ times its net clicks times the usual difference
-# between the raw scores on a page; these are the λ.
-REMEMBERED = (0.3, 0.6, 1.2)
 # How fast trust moves. For new queries it rests on one impression of each query: by that alone, a map that makes new
 # queries worse is hardly told from one that makes them better.
-RATES = {"new": 0.25, "supported": 0.25, "known": 1.0, "memory": 2.0}
+RATES = {"new": 0.25, "supported": 0.25, "known": 1.0}
 # The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known, and 15 % of
 # one that known queries support.
-FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75, "memory": 0.75}
+FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75}
 # Known queries support the map if it has this share of their pairs more in the right order than the plain ranking, by
 # the lower end of the 95 % interval. That was at most 0.05 for the clicks of benchmarks/known_queries.py.
 SUPPORT = 0.06
 # What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
 # an expert ranked favour this expert.
-PENALTIES = {"new": 0.0, "supported": 0.0, "known": 0.06, "memory": 0.02}
+PENALTIES = {"new": 0.0, "supported": 0.0, "known": 0.06}
+# Remembered clicks do not count up to the first certainty that clicks repeat, and count most from the second one on:
+# then a click adds this many usual differences of scores on a page.
+CERTAINTY, CLICK_WEIGHT = (2.0, 5.0), 0.8
+# The certainty before the first page, as if pages had been seen whose squares have this sum; and the least sum.
+BELIEF, PAGES, LEAST = 2.66, 2.5, 1e-12
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -142,6 +144,51 @@ class Hedge:
         self.losses, self.n = losses, n
 
 
+class Repeats:
+    """How surely the clicks on items repeat for the same query, and so how much a remembered click counts.
+
+    For each page, `ClickMemory.learn` says how far its clicks agree with earlier ones. If clicks had nothing to do with
+    the items, these numbers would be 0 on average. `certainty` is their sum in standard errors of that; at first it is
+    that of pages with the sum of squares `PAGES`.
+
+    >>> repeats = Repeats(None)
+    >>> round(repeats.certainty, 2), round(repeats.click_weight, 2)
+    (2.66, 0.18)
+    >>> for _ in range(20):
+    ...     repeats.add(0.5)
+    >>> round(repeats.certainty, 2), round(repeats.click_weight, 2)
+    (5.19, 0.8)
+    """
+
+    def __init__(self, half_life: float | None) -> None:
+        self.discount = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        self.sum, self.squares = BELIEF * math.sqrt(PAGES), PAGES
+
+    def add(self, agreement: float) -> None:
+        """Count a page."""
+        self.sum = self.discount * self.sum + agreement
+        self.squares = max(self.discount**2 * self.squares + agreement**2, LEAST)
+
+    @property
+    def certainty(self) -> float:
+        """The sum in standard errors."""
+        return self.sum / math.sqrt(self.squares)
+
+    @property
+    def click_weight(self) -> float:
+        """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
+        none, full = CERTAINTY
+        return CLICK_WEIGHT * min(max((self.certainty - none) / (full - none), 0.0), 1.0)
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the state as a header and arrays for a model file."""
+        return {"sum": self.sum, "squares": self.squares}, {}
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `get_state` returned."""
+        self.sum, self.squares = number_value(header, "sum"), number_value(header, "squares", least=LEAST)
+
+
 class Trust:
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
@@ -149,19 +196,16 @@ class Trust:
     the others. Each is updated by its own impressions, so that the bound of `Hedge` holds for each of them.
 
     A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model. For known
-    queries, exponential weights of their own decide how much remembered clicks add to that; `memory` has what each of
-    their experts adds for a click, the first one nothing.
+    queries, remembered clicks add to that what `repeats` supports.
     """
 
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
-        self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
-        self._with_memory = np.column_stack([np.ones(len(self.memory)), self.memory])
         self.hedges = {
-            name: Hedge(prior(len(self.memory if name == "memory" else self.experts), 0, FIRST[name]), rate, half_life)
-            for name, rate in RATES.items()
+            name: Hedge(prior(len(self.experts), 0, FIRST[name]), rate, half_life) for name, rate in RATES.items()
         }
         self._gains = {kind: RunningGain() for kind in ("new", "known")}
+        self.cap, self.repeats = cap, Repeats(half_life)
         self._support = RunningGain()  # of the mean of all models, on known queries
 
     def prefer(self, expert: int) -> None:
@@ -181,7 +225,7 @@ class Trust:
     @property
     def click_weight(self) -> float:
         """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
-        return float(self.hedges["memory"].weights() @ self.memory)
+        return self.cap * self.repeats.click_weight
 
     def judge(
         self,
@@ -205,15 +249,12 @@ class Trust:
             share of what it was
         """
         name, certainty = self._name(kind), weight * corrected[1]
-        hedge, memory = self.hedges[name], self.hedges["memory"]
+        hedge = self.hedges[name]
         raw, mapped, loss = judge_page(
-            scores, _NOTHING if remembered is None else remembered, *pairs, corrected[0],
-            self.experts, hedge.logs, hedge.eta, hedge.losses, PENALTIES[name],
-            self._with_memory, memory.logs, memory.eta, memory.losses, PENALTIES["memory"], hedge.discount, certainty,
+            scores, _NOTHING if remembered is None else remembered, *pairs, corrected[0], self.experts, hedge.logs,
+            hedge.eta, hedge.losses, PENALTIES[name], self.click_weight, hedge.discount, certainty,
         )  # fmt: skip
         hedge.count(certainty)
-        if remembered is not None:
-            memory.count(certainty)
         self._gains[kind].add(raw - loss)
         if kind == "known":
             self._support.add(weight * (raw - mapped))
@@ -229,7 +270,11 @@ class Trust:
 
     def _parts(self) -> dict[str, Part]:
         hedges: dict[str, Part] = {f"hedge_{kind}": hedge for kind, hedge in self.hedges.items()}
-        return hedges | {f"gain_{kind}": running for kind, running in self._gains.items()} | {"support": self._support}
+        return (
+            hedges
+            | {f"gain_{kind}": running for kind, running in self._gains.items()}
+            | {"support": self._support, "repeats": self.repeats}
+        )
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
