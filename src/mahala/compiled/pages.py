@@ -84,15 +84,16 @@ def add_counts(
     If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
     """
     all_keys, sums = np.empty(n + len(items), dtype=np.uint64), np.zeros((n + len(items), 2))
-    all_keys[:n], sums[:n] = keys[:n], counts[:n]
+    for k in range(n):
+        all_keys[k], sums[k, 0], sums[k, 1] = keys[k], counts[k, 0], counts[k, 1]
     for t in range(len(items)):
         at = 0
         while at < n and all_keys[at] < items[t]:
             at += 1
         if at == n or all_keys[at] != items[t]:
             for k in range(n, at, -1):
-                all_keys[k], sums[k] = all_keys[k - 1], sums[k - 1]
-            all_keys[at], sums[at] = items[t], 0.0
+                all_keys[k], sums[k, 0], sums[k, 1] = all_keys[k - 1], sums[k - 1, 0], sums[k - 1, 1]
+            all_keys[at], sums[at, 0], sums[at, 1] = items[t], 0.0, 0.0
             n += 1
         sums[at, 0] += weight * clicks[t]
         sums[at, 1] += weight * expected[t]
@@ -104,6 +105,7 @@ def add_counts(
                 worst = k
         n -= 1
         for k in range(worst, n):
-            all_keys[k], sums[k] = all_keys[k + 1], sums[k + 1]
-    keys[:n], counts[:n] = all_keys[:n], sums[:n]
+            all_keys[k], sums[k, 0], sums[k, 1] = all_keys[k + 1], sums[k + 1, 0], sums[k + 1, 1]
+    for k in range(n):
+        keys[k], counts[k, 0], counts[k, 1] = all_keys[k], sums[k, 0], sums[k, 1]
     return n
