@@ -1,7 +1,8 @@
 """What clicks do to queries that were asked before, against a mere counter of clicks, and to new queries.
 
     python benchmarks/known_queries.py                  # 3 seeds, about two minutes
-    python benchmarks/known_queries.py --seeds 8 --impressions 3000
+    python benchmarks/known_queries.py --seeds 8 --first 8 --impressions 3000
+    python benchmarks/known_queries.py --http           # the same through a running service
 
 5,000 items of 96 features, 200 queries that are asked and 300 that are not. An item is relevant by a hidden weighting
 of the features, which carries over to new queries, and by something that the vectors do not show. All figures are gains
@@ -13,6 +14,11 @@ the queries that were asked least, medium and most often.
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +26,10 @@ import mahala
 from mahala.feedback import click_model
 from mahala.feedback.click_models import ClickModel
 from mahala.feedback.maps.judged import ndcg
+from mahala.serve.service import Service
 
+# Impressions after which the learner of a service is waited for.
+WAIT = 10
 N_ITEMS, WIDTH, N_ASKED, N_NEW, N_RELEVANT = 5000, 96, 200, 300, 12
 # Click model and share of impressions in which the worst item shown is clicked.
 CASES = {
@@ -52,18 +61,67 @@ def world(seed, noise):
     return items, queries, relevant
 
 
-def run(items, queries, relevant, clicks, hostile, n, seed):
-    """Return the gains on asked queries of the adapter and of the counter, on new queries, and of the worst group."""
+class Adapter:
+    """A `QueryAdapter` as the service has it."""
+
+    def __init__(self, items, queries):
+        self.items, self.queries, self.ids = items, queries, np.arange(len(items))
+        self.adapter = mahala.QueryAdapter(user_cap=5, random_state=0)
+
+    def rank(self, row, known=True):
+        name = int(row) if known else None
+        return self.adapter.rank(self.queries[row], self.items, 10, name, item_ids=self.ids)
+
+    def learn(self, row, shown, clicked):
+        self.adapter.learn_one(self.queries[row], self.items[shown], clicked, query_id=int(row), item_ids=shown)
+
+
+class Served:
+    """A collection of a running service, with its default settings."""
+
+    def __init__(self, client, items, queries):
+        self.client, self.vectors, self.place, self.n = client, queries.tolist(), 0, 0
+        client.create(items.shape[1])
+        client.put_items([{"id": str(at), "vector": vector} for at, vector in enumerate(items.tolist())])
+
+    def rank(self, row, known=True):
+        name = {"id": str(row)} if known else {}
+        return np.array(self.client.search(k=10, vector=self.vectors[row], **name).ids, dtype=int)
+
+    def learn(self, row, shown, clicked):
+        chosen = [str(item) for item in shown[clicked > 0.0]]
+        names = [str(item) for item in shown]
+        self.place = self.client.impression(shown=names, clicked=chosen, vector=self.vectors[row], id=str(row))
+        self.n += 1
+        if self.n % WAIT == 0:
+            self.client.wait(self.place, 60.0)
+
+
+@contextmanager
+def service():
+    """Start a service, and yield its address."""
+    with tempfile.TemporaryDirectory(prefix="known-queries-") as folder:
+        path = Path(folder, "mahala.db")
+        with Service(path, learn=False) as empty:
+            empty.create("empty", width=WIDTH)
+        command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0", "--rate", "100000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process.stdout.readline().strip()
+            finally:
+                process.terminate()
+
+
+def run(ranker, items, queries, relevant, clicks, hostile, n, seed):
+    """Return the gains on asked queries of what learned and of the counter, on new queries, and of the worst group."""
     rng, adversary = np.random.default_rng(1000 + seed), click_model("adversarial")
-    adapter = mahala.QueryAdapter(user_cap=5, random_state=0)  # as the service has it
     counts, n_asked = np.zeros((N_ASKED, N_ITEMS)), np.zeros(N_ASKED)
-    ids = np.arange(N_ITEMS)
     for _ in range(n):
         row = int(rng.integers(N_ASKED))
-        shown = adapter.rank(queries[row], items, 10, row, item_ids=ids)
+        shown = ranker.rank(row)
         who = adversary if rng.random() < hostile else clicks
         clicked = who.click(relevant[row, shown], rng)
-        adapter.learn_one(queries[row], items[shown], clicked, query_id=row, item_ids=shown)
+        ranker.learn(row, shown, clicked)
         counts[row, shown] += clicked
         n_asked[row] += 1
 
@@ -77,9 +135,9 @@ def run(items, queries, relevant, clicks, hostile, n, seed):
         return np.argsort(-scores, kind="stable")[:10]
 
     asked = np.flatnonzero(n_asked)
-    served = gains(asked, lambda row: adapter.rank(queries[row], items, 10, int(row), item_ids=ids))
+    served = gains(asked, ranker.rank)
     counter = gains(asked, lambda row: best(10.0 * counts[row] + items @ queries[row]))
-    new = gains(range(N_ASKED, len(queries)), lambda row: adapter.rank(queries[row], items, 10))
+    new = gains(range(N_ASKED, len(queries)), lambda row: ranker.rank(row, known=False))
     groups = np.array_split(served[np.argsort(n_asked[asked], kind="stable")], 3)
     return served.mean(), counter.mean(), new.mean(), min(part.mean() for part in groups)
 
@@ -90,15 +148,32 @@ def main():
     parser.add_argument("--impressions", type=int, default=1000)
     parser.add_argument("--noise", type=float, default=1.5, help="of relevance that vectors do not show")
     parser.add_argument("--case", help="part of the name of a case")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--http", action="store_true", help="through a service of its own")
     given = parser.parse_args()
-    worlds = [world(seed, given.noise) for seed in range(given.seeds)]
-    for name, (clicks, hostile) in CASES.items():
-        if given.case is None or given.case in name:
-            rows = np.array([run(*one, clicks, hostile, given.impressions, seed) for seed, one in enumerate(worlds)])
-            print(f"{name:32s}", end="")
-            for column, values in zip(("asked", "counter", "new", "worst group"), rows.T, strict=True):
-                print(f"{column} {values.mean():+.4f} ({values.min():+.4f})  ", end="")
-            print(f"asked - counter, worst {(rows[:, 0] - rows[:, 1]).min():+.4f}", flush=True)
+    seeds = range(given.first, given.first + given.seeds)
+    with ExitStack() as running:
+        address = running.enter_context(service()) if given.http else None
+        for name, (clicks, hostile) in CASES.items():
+            if given.case is None or given.case in name:
+                rows = []
+                for seed in seeds:
+                    items, queries, relevant = world(seed, given.noise)
+                    if address is None:
+                        ranker = Adapter(items, queries)
+                    else:
+                        collection = f"{name.translate(str.maketrans(' %,', '---'))}-{seed}"
+                        client = running.enter_context(mahala.serve.Client(address, collection))
+                        ranker = Served(client, items, queries)
+                    rows.append(run(ranker, items, queries, relevant, clicks, hostile, given.impressions, seed))
+                show(name, np.array(rows))
+
+
+def show(name, rows):
+    print(f"{name:32s}", end="")
+    for column, values in zip(("asked", "counter", "new", "worst group"), rows.T, strict=True):
+        print(f"{column} {values.mean():+.4f} ({values.min():+.4f})  ", end="")
+    print(f"asked - counter, worst {(rows[:, 0] - rows[:, 1]).min():+.4f}", flush=True)
 
 
 if __name__ == "__main__":

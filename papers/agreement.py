@@ -23,8 +23,8 @@ TITLES = {
 }
 
 REMARKS = {
-    "pa2013": "glass must be other data",
-    "sors2015": "other data, but for bbc; two data sets with fewer runs",
+    "pa2013": "the paper's glass data is probably not the public one",
+    "sors2015": "only bbc is the same data, and the paper does not give its scaling; fewer runs of two data sets",
     "boostmetric2009": "without USPS-1, which has one split and so no deviation",
 }
 
@@ -65,7 +65,7 @@ def draw_agreement(title: str, found: Sequence[Agreement]) -> Figure:
     """Draw our mean of each cell, with two standard deviations, against the published one, and name what is off."""
     from matplotlib.figure import Figure
 
-    from mahala.report.plots import COLOURS
+    from papers.plots import COLOURS
 
     figure = Figure(figsize=(4.6, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -91,14 +91,16 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
         "# Results",
         "",
         wrapped(
-            "This page compares our results with those of the papers, in per cent: errors, or mean average precision. "
-            "A mean is over as many runs as in the paper, unless the last column says otherwise. A cell is near if the "
-            "two means differ by at most two standard deviations, the larger of ours and theirs."
+            "This page compares our results with those of the papers, in per cent: errors, or mean average precision "
+            "(MAP). A cell is one number of a paper's table. It is near ours if the two means differ by at most two "
+            "standard deviations, the larger of ours and theirs. A mean is over as many runs as in the paper, unless "
+            "the last column says otherwise."
         ),
         "",
         wrapped(
-            "POLA (2004) prints no errors; [its page](pola2004/README.md) compares its statements with our results. "
-            "`python -m papers --show all` writes this page from the cells."
+            "The POLA paper (2004) reports no error rates; [its page](pola2004/README.md) compares its statements with "
+            "our results. In a checkout of the repository, `python -m papers --show all` writes this page from the "
+            "stored results."
         ),
         "",
         "| paper | what | cells | near | median difference | |",

@@ -9,11 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mahala.evaluation.statistics import FriedmanResult
-from mahala.report.plots import COLOURS
 from mahala.support.arrays import FloatArray
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 
+# Colours that colour-blind readers can tell apart (Okabe and Ito).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osv^DPX"
 # Seconds of what learns nothing.
 _NO_TIME = 1e-4

@@ -39,7 +39,7 @@ BUDGET = float(os.environ.get("MAHALA_BUDGET") or 15)  # seconds of CPU time for
 
 
 def pytest_collection_modifyitems(items):
-    """Mark tests by what they need, and let each of two test processes begin with half of the slow ones."""
+    """Mark tests by what they need, and let each of two test processes begin with half of the slow files."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
@@ -51,8 +51,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
     slow = [item for item in items if item.get_closest_marker("slow")]
     others = [item for item in items if not item.get_closest_marker("slow")]
-    middle = max(0, len(items) // 2 - len(slow[::2]))
-    items[:] = slow[::2] + others[:middle] + slow[1::2] + others[middle:]
+    # A file stays whole: what its tests share, such as the site, would be made twice.
+    files = list(dict.fromkeys(item.path for item in slow))
+    early, late = ([item for item in slow if item.path in half] for half in (files[::2], files[1::2]))
+    middle = max(0, len(items) // 2 - len(early))
+    items[:] = early + others[:middle] + late + others[middle:]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -120,9 +123,12 @@ def few_rounds(monkeypatch):
     monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
-    """A browser that opens pages; the tests that need it are skipped where there is none."""
+    """A window of a browser, for pages; the tests that need it are skipped where there is none.
+
+    All tests share it: a browser takes two seconds of CPU time to start, and half a second for each window.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
@@ -130,7 +136,7 @@ def browser():
         pytest.skip(f"no browser is installed: none of {', '.join(names)}")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
+        yield browser.new_context()
         browser.close()
 
 

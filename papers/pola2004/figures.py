@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mahala.report.plots import COLOURS
 from mahala.support.arrays import BoolArray, FloatArray
+from papers.plots import COLOURS
 
 _BLUE, _ORANGE, _GREEN, _PINK = COLOURS[:4]
 

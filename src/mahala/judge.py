@@ -95,14 +95,22 @@ class Verdict(NamedTuple):
         if self.kind == "too early to tell":
             return f"{first}: {self.n} {self.units} were seen. {self._served()}"
         repeats = f" ({self.wins} of {self.repeats} repeats)" if self.repeats > 1 and self.helps else ""
-        change = f"{self.gain:+.3f} {self.measure} (95 % interval {self.low:+.3f} to {self.high:+.3f})"
         more = f" More {self.units} would tell." if self.kind == "probably helps" else ""
-        return f"{first}{repeats}: {change} on {self.n:,} {self.units} not learned from.{more} {self._served()}"
+        return f"{first}{repeats}: {self.measured}{more} {self._served()}"
+
+    @property
+    def measured(self) -> str:
+        """The gain and its interval in words; a gain in a share is in points."""
+        factor, digits, of = (1.0, 3, "") if self.measure.startswith("nDCG") else (100.0, 1, "points of ")
+        gain, low, high = (f"{factor * value:+.{digits}f}" for value in (self.gain, self.low, self.high))
+        tested = "before they were learned from" if self.units == "impressions" else "not learned from"
+        change = f"{gain} {of}{self.measure} (95 % interval {low} to {high})"
+        return f"{change} on {self.n:,} {self.units} {tested}."
 
     def _served(self) -> str:
-        return (
-            f"{100.0 * self.share:.0f} % of the learned map is served." if self.share else "The raw ranking is served."
-        )
+        if not self.share:
+            return "The plain ranking is served."
+        return f"{100.0 * self.share:.0f} % of the learned map is served."
 
     def __str__(self) -> str:
         return self.sentence

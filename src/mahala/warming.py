@@ -173,6 +173,8 @@ def _evaluate(X: Any, y: Any) -> None:
 
 def _adapt(X: Any) -> None:
     adapter = mahala.QueryAdapter(random_state=0)
-    for number in range(3):
-        adapter.learn_one(X[number], shown=X[10:15], clicked=[False, True, False, False, False], query_id=number)
+    for number in (0, 1, 0):  # a known query at the end
+        clicked, signals = [False, True, False, False, False], {"score": range(5)}
+        adapter.learn_one(X[number], shown=X[10:15], clicked=clicked, query_id=number, signals=signals)
+    assert adapter.trust_
     mahala.QueryAdapter(random_state=0).fit(X[:5], X, {0: {1: 1}, 1: {2: 2}, 2: {3: 1}, 3: {4: 1}, 4: {5: 1}})

@@ -109,8 +109,8 @@ def test_the_table_says_what_the_json_says(given):
     told, shown = json.loads(run(*base, "--json").stdout), words(run(*base))
     means = told["means"]
     for expected in (
-        "learned from 39 queries (1 without a relevant item left out), 150 items",
-        f"nDCG@10 {means['raw']:.3f} raw → {means['learned']:.3f} learned, in cross-validation",
+        "learned from 39 queries with a relevant item (1 without), 150 items",
+        f"nDCG@10 {means['raw']:.3f} plain → {means['learned']:.3f} learned, in cross-validation",
         ", ".join(f"{told['changes'][name]} {name}" for name in ("gain", "lose", "stay")),
         f"{told['trust']['new']:.2f} for new queries",
         told["verdict"]["sentence"],
@@ -170,7 +170,7 @@ def test_clicks_give_the_model_of_a_stream(log):
     assert told["ignored"] > 0
     assert (told["verdict"], told["trust"]) == (adapter.verdict_.as_dict(), adapter.trust_)
     shown = words(run(*options, "--output", folder / "a"))
-    assert f"{told['learned']} of 150 impressions, {told['ignored']} ignored" in shown
+    assert f"{told['learned']} of 150 impressions; in the other {told['ignored']}, all reactions are equal" in shown
     assert "estimated from the first impression of each query; to test it, run mahala evaluate" in shown
     # The log grows, and the stream goes on after the lines that were learned from.
     with open(options[1], "a") as file:

@@ -40,7 +40,7 @@ def test_table_of_the_inner_products(collection):
     result = run(*options)
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{mahala.evaluate_ranking(queries, items, triples)}\n"
-    assert result.stdout.startswith("11 queries (1 without a relevant item left out), 40 items\n")
+    assert result.stdout.startswith("11 queries with a relevant item (1 without), 40 items\n")
     assert "baseline" not in result.stdout
 
 

@@ -177,7 +177,7 @@ def test_keys_and_transfer(tmp_path, monkeypatch):
         service.create("c", width=2)
         service.put_items("c", [{"id": "a", "vector": [1, 0]}, {"id": "b", "vector": [0, 1]}])
         entry = feedback_entry(service, "c", "impression", service.resolve("c", {"item": "a"}), ["a", "b"], [0.0, 1.0])
-        asyncio.run(service.append("c", [entry]))
+        asyncio.run(service.writer.append("c", [entry]))
     assert "1 entries" in mahala_serve("export", "c", "folder")
     assert "1 entries" in mahala_serve("import", "copy", "folder")
     streamed = ["stream", "--learner", "adapter", "--model", "m.safetensors", "--input", "folder/log.jsonl"]

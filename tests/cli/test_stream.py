@@ -7,10 +7,7 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,20 +269,17 @@ def test_what_was_learned_is_saved_when_the_reader_has_gone(tmp_path):
     assert mahala.load(tmp_path / "m").n_steps_ == learned > 0
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 def test_closed_ends(tmp_path):
     (tmp_path / "in").write_text(pairs(20))
-    command = f"{sys.executable} -m mahala stream --model {tmp_path / 'm'} {' '.join(PA)}"
-    environment = os.environ | {"PYTHONPATH": str(Path(mahala.__file__).parents[1])}
-
-    def shell(ends):
-        return subprocess.run(f"{command} {ends}", shell=True, capture_output=True, text=True, env=environment)
-
-    closed = shell("<&-")
-    assert (closed.returncode, closed.stdout) == (2, "")
-    assert "standard input is closed: name a file" in closed.stderr
-    silent = shell(f"--input {tmp_path / 'in'} >&-")
-    assert silent.returncode == 0, silent.stderr
+    # As Python starts with a descriptor that the shell has closed.
+    closed = "import os, sys; os.close({number}); sys.{name} = None; " + COMMAND
+    arguments = ["stream", "--model", tmp_path / "m", *PA]
+    with Program(closed.format(number=0, name="stdin"), *arguments) as process:
+        assert process.stdout.read() == ""
+        assert "standard input is closed: name a file" in process.stderr.read()
+        assert process.wait() == 2
+    with Program(closed.format(number=1, name="stdout"), *arguments, "--input", tmp_path / "in") as process:
+        assert process.wait() == 0, process.stderr.read()
     assert mahala.load(tmp_path / "m").n_steps_ == 20
 
 

@@ -38,7 +38,7 @@ def test_distances_are_the_learned_ones(files, output):
     labelled = not output.endswith(".npy")
     result = run(folder, "t.csv", output, *(["--label", "kind"] if labelled else []))
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"Wrote 3 rows with 2 columns to {folder / output}\n"
+    assert result.stdout == f"Wrote 3 rows with 2 columns{' and the label' * labelled} to {folder / output}\n"
     label = "kind" if not output.endswith(("npy", "npz")) else None
     table = read_table(folder / output, label=label)
     np.testing.assert_allclose(cdist(table.X, table.X), metric.pairwise(ROWS), rtol=1e-12)

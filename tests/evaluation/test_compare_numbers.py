@@ -45,7 +45,7 @@ def test_errors_are_those_of_a_plain_loop(scaling):
         absolute = (mean_absolute_error(y, once) + mean_absolute_error(y, twice)) / 2
         assert entry.absolute_error == pytest.approx(absolute)
         assert entry.confusion is None
-    assert (board.metric, board.measure, board.classes, board.class_counts) == ("r2", "1 - R² of 5-NN", (), ())
+    assert (board.metric, board.measure, board.classes, board.class_counts) == ("r2", "5-NN error (1 - R²)", (), ())
     assert board.notes == ("The target is a number: k-NN regression is compared. For classes, pass them as text.",)
 
 
@@ -55,7 +55,7 @@ def test_learning_helps_where_one_feature_matters():
     assert (board.chosen, board.verdict.kind, board.verdict.units) == ("MLKR", "shown to help", "rows")
     [entry] = [entry for entry in board.entries if entry.learned]
     assert entry.error < 0.5 * board.euclidean.error
-    assert board.verdict.sentence.startswith("Shown to help: MLKR has a 1 - R² of 5-NN of ")
+    assert board.verdict.sentence.startswith("Shown to help: MLKR has a 5-NN error (1 - R²) of ")
     noise = compare(X, np.random.default_rng(1).normal(size=120), ["MLKR"], folds=3, repeats=1, baselines=False)
     assert not noise.verdict.helps
     assert noise.cautions == ()

@@ -144,7 +144,7 @@ def test_queries_without_relevant_items_are_left_out_and_counted() -> None:
     quality = evaluate_ranking(queries, items, judgments)
     assert 3 not in quality.queries
     assert len(quality.queries) == quality.n_queries - 1
-    assert "39 queries (1 without a relevant item left out), 300 items" in str(quality)
+    assert "39 queries with a relevant item (1 without), 300 items" in str(quality)
     every = quality.queries.tolist().index(4)
     assert [quality.values[name][every] for name in ("ndcg@10", "map", "mrr", "hit@10", "precision@10")] == [1.0] * 5
 

@@ -1,4 +1,4 @@
-"""Gains over the raw ranking in a stream, against NumPy and SciPy."""
+"""Gains over the plain ranking in a stream, against NumPy and SciPy."""
 
 from __future__ import annotations
 

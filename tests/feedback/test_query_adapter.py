@@ -206,7 +206,7 @@ def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
     nothing = [(i, int(j), 1) for i in range(60) for j in rng.choice(300, 8, replace=False)]
     adapter = QueryAdapter(random_state=0, n_passes=3).fit(queries, items, nothing)
     assert (adapter.verdict_.kind, adapter.verdict_.n, adapter.verdict_.share) == ("does not help", 60, 0.0)
-    assert adapter.verdict_.sentence.endswith("The raw ranking is served.")
+    assert adapter.verdict_.sentence.endswith("The plain ranking is served.")
     np.testing.assert_array_equal(adapter.metric_.matrix, np.eye(12))
     np.testing.assert_array_equal(adapter.rank(queries, items), np.argsort(-queries @ items.T, axis=1))
 

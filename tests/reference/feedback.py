@@ -6,7 +6,7 @@ import numpy as np
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 REMEMBERED = (0.0, 0.3, 0.6, 1.2)
-# The prior weights of the raw ranking.
+# The prior weights of the plain ranking.
 FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75}
 
 

@@ -65,7 +65,7 @@ def test_the_note_explains_the_columns():
 def test_numbers_have_their_mean_absolute_error():
     numbers = [entry("NCA", 0.1, absolute_error=12.5), entry("Euclidean", 0.2, False, absolute_error=20.0)]
     text = leaderboard_table(replace(board(*numbers), metric="r2", classes=()))
-    assert heads(text) == ["metric", "1 - R² of 3-NN", "to plain", "fit", "mean absolute error", "scaling"]
+    assert heads(text) == ["metric", "3-NN error (1 - R²)", "to plain", "fit", "mean absolute error", "scaling"]
     assert "<td class=n data-value=12.5>12.5</td>" in text
 
 

@@ -26,6 +26,11 @@ def new_items(n=N_ITEMS, seed=0):
     return [NewItem(f"i{at}", vector, {"number": at, "even": at % 2 == 0}) for at, vector in enumerate(vectors)]
 
 
+def changed_rows(store, after=0):
+    """Return the rows of the collection that changed: number, id, vector, payload, live, change."""
+    return [row for block in store.changed_blocks("c", after) for row in zip(*block, strict=True)]
+
+
 def entries(n, seed=0):
     """Return impressions of all forms: by row and by vector, with and without ids and users, graded or not."""
     rng = np.random.default_rng(seed)

@@ -65,8 +65,9 @@ def address(service):
 @contextmanager
 def opened(browser, address, permitted=()):
     """Open a page, and afterwards raise if it asked for anything elsewhere or the console has a message."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page = context.new_page()
+    browser.clear_cookies()
+    page = browser.new_page()
+    page.set_viewport_size({"width": 1400, "height": 900})
     page.set_default_timeout(60_000)
     heard = []
     page.on("console", lambda message: any(own in message.text for own in permitted) or heard.append(message.text))
@@ -74,7 +75,7 @@ def opened(browser, address, permitted=()):
     page.on("request", lambda request: request.url.startswith((address, "data:")) or heard.append(request.url))
     yield page
     assert page.title() == "" or page.title().endswith(" · mahala")
-    context.close()
+    page.close()
     assert heard == []
 
 

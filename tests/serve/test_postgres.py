@@ -27,7 +27,7 @@ from mahala.serve.store.keys import Keys
 from mahala.serve.store.searches import Search, delete_old_searches
 from processes import COMMAND, Program
 
-from .conftest import WIDTH, entries, new_items, wait_for
+from .conftest import WIDTH, changed_rows, entries, new_items, wait_for
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'mahala[postgres]'")
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -109,7 +109,7 @@ def test_items_and_log(store):
     assert [(one.key, one.shown, one.clicked) for one in read] == [(one.key, one.shown, one.clicked) for one in given]
     store.put_items("c", [new_items()[3]])
     assert store.delete_items("c", ["i4"]) == 1
-    assert [item.row for item in store.changed_items("c", 41)] == [3, 40, 4]
+    assert [row for row, *_ in changed_rows(store, 41)] == [3, 40, 4]
     token = Keys(store.database).create("read")
     assert Keys(store.database).find(token).role == "read"
 

@@ -26,7 +26,7 @@ def opened(tmp_path, **options):
 
 def teach(service, query="i0", shown=("i1", "i2", "i3"), clicked=(0.0, 0.0, 1.0), n=1, user=None):
     entry = feedback_entry(service, "c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
-    return asyncio.run(service.append("c", [entry] * n))[-1]
+    return asyncio.run(service.writer.append("c", [entry] * n))[-1]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import sqlite3
 import threading
 
@@ -14,14 +15,15 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.serve.store import database
+from mahala.serve.store import collection_store, database
 from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.database import Unavailable, Unknown, about
+from mahala.serve.store.files import export
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem
 
-from .conftest import SYNCHRONOUS, WIDTH, entries, new_items
+from .conftest import SYNCHRONOUS, WIDTH, changed_rows, entries, new_items
 
 
 def plain(entry):
@@ -74,11 +76,11 @@ def test_items_change_and_the_rows_of_the_log_stay(store):
     n = len(new_items())
     store.put_items("c", [NewItem("i3", np.ones(WIDTH), {"new": True}), NewItem("z", np.zeros(WIDTH), {})])
     assert store.delete_items("c", ["i4", "nobody"]) == 1
-    rows = {item.row: item for item in store.changed_items("c", 0)}
+    rows = {number: (id, vector, live) for number, id, vector, _, live, _ in changed_rows(store)}
     assert len(rows) == n + 2
-    assert {row for row, item in rows.items() if not item.live} == {3, 4}
-    assert rows[n].id == "i3"
-    assert rows[3].vector == pytest.approx(new_items()[3].vector, abs=0.0)
+    assert {number for number, (*_, live) in rows.items() if not live} == {3, 4}
+    assert rows[n][0] == "i3"
+    assert rows[3][1] == pytest.approx(new_items()[3].vector, abs=0.0)
     with pytest.raises(ValueError, match="different ids"):
         store.put_items("c", [new_items(1)[0]] * 2)
 
@@ -87,7 +89,23 @@ def test_changes_are_read_in_blocks(store):
     many = [NewItem(f"m{at}", np.zeros(WIDTH), {}) for at in range(BLOCK + 5)]
     before = store.collections()["c"].change
     store.put_items("c", many)
-    assert [item.id for item in store.changed_items("c", before)] == [item.id for item in many]
+    assert [id for _, id, *_ in changed_rows(store, before)] == [item.id for item in many]
+
+
+def test_an_export_has_the_last_state_of_a_row_that_changes_meanwhile(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(collection_store, "BLOCK", 10)
+    read = store.changed_blocks
+
+    def changed_blocks(name, after):
+        for block in read(name, after):
+            yield block
+            store.delete_items(name, ["i0"])
+
+    monkeypatch.setattr(store, "changed_blocks", changed_blocks)
+    export(store, "c", tmp_path)
+    items = [json.loads(line) for line in (tmp_path / "items.jsonl").read_text().splitlines()]
+    assert [item["id"] for item in items] == [item.id for item in new_items()]
+    assert [item["live"] for item in items] == [False] + [True] * (len(items) - 1)
 
 
 def test_threads_that_write_at_once_get_places_without_gaps(store):
@@ -138,7 +156,7 @@ def test_a_database_that_others_have_locked_is_waited_for_and_then_told(store, m
             patched.setattr(database, "_WAIT", 0.05)
             with pytest.raises(Unavailable, match="database is locked"):
                 store.append("c", entries(1))
-        assert next(store.changed_items("c", 0)).id == "i0"  # reading does not need the lock
+        assert changed_rows(store)[0][1] == "i0"  # reading does not need the lock
         waiting = threading.Thread(target=store.append, args=("c", entries(1)))
         waiting.start()
         other.execute("COMMIT")
@@ -161,7 +179,7 @@ def test_a_dropped_collection_is_gone(store):
     store.append("c", entries(3))
     store.drop("c")
     assert store.collections() == {}
-    assert list(store.read_log("c")) == list(store.changed_items("c", 0)) == []
+    assert list(store.read_log("c")) == changed_rows(store) == []
 
 
 def test_the_log_is_that_of_a_list_without_repeated_keys(store):

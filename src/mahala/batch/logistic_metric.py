@@ -44,10 +44,10 @@ class LogisticMetric(IterationParams, BatchLearner):
 
         mean log(1 + exp(-m / t)) + lam ‖L - I‖²
 
-    over the linear map L by L-BFGS from L = I. t is three times the median of the margins under the prior, so nothing
-    depends on the units of X. Without `n_components` and `noise` the problem is convex in M = LᵀL: the least penalty of
-    the maps with one M is tr M - 2 tr √M + const. A stationary L with positive eigenvalues is the minimum; the others
-    are not stable. With `n_components` the problem is not convex.
+    over the linear map L by L-BFGS from L = I. t is three times the median of the absolute margins under the prior, so
+    nothing depends on the units of X. Without `n_components` and `noise` the problem is convex in M = LᵀL: the least
+    penalty of the maps with one M is tr M - 2 tr √M + const. A stationary L with positive eigenvalues is the minimum;
+    the others are not stable. With `n_components` the problem is not convex.
 
     Parameters
     ----------

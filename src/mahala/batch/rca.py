@@ -34,7 +34,8 @@ class RCA(WeightedLearner):
         Number of directions; None for all in which the rows differ. T is larger than C in c - 1 directions for c
         chunklets; the criterion is the same for all others.
     regularization : float, default=1e-6
-        Smallest eigenvalue of C as a share of the largest, from 0 to 1. M = C⁻¹ if C is better conditioned than that.
+        Eigenvalues of C below this share of the largest, from 0 to 1, are raised to it; M = C⁻¹ if there are none.
+        Features are divided by their standard deviation first.
         If features are nearly dependent, as in images, a larger share finds better neighbours.
 
     Attributes

@@ -45,8 +45,8 @@ class SCML(IterationParams, BatchLearner):
         The β of the penalty.
     bases : "auto", "lda", "triplet_diffs" or array of shape (n_bases, n_features), default="auto"
         "lda" has the discriminants of rows around the centres of clusters, which need class labels; "triplet_diffs" the
-        directions in which the far rows of some random triplets differ more than the near ones. "auto" is "lda" for
-        rows with labels, "triplet_diffs" for triplets.
+        directions in which anchors of some random triplets differ more from their far than from their near rows.
+        "auto" is "lda" for rows with labels, "triplet_diffs" for triplets.
     n_bases : int or "auto", default="auto"
         Number of bases to construct; "auto" is 20 for each feature.
     n_neighbors, n_impostors : int, default=3 and 10
@@ -211,7 +211,7 @@ def _map(bases: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _triplet_differences(triplets: Triplets, n_bases: int, rng: np.random.Generator) -> FloatArray:
-    """Return directions in which the far rows of random triplets differ more than the near ones."""
+    """Return directions in which anchors of random triplets differ more from their far than from their near rows."""
     X, d = triplets.X, triplets.X.shape[1]
     near, far = X[triplets.anchor] - X[triplets.positive], X[triplets.anchor] - X[triplets.negative]
     parts: list[FloatArray] = []

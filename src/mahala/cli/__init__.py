@@ -2,6 +2,6 @@
 
 from importlib.util import find_spec
 
-_MISSING = [name for name in ("matplotlib", "rich", "typer") if find_spec(name) is None]
+_MISSING = [name for name in ("rich", "typer") if find_spec(name) is None]
 if _MISSING:
     raise ImportError(f"the mahala command needs {', '.join(_MISSING)}: pip install 'mahala[cli]'")

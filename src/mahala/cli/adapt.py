@@ -234,17 +234,17 @@ def _page(adapter: QueryAdapter, names: Sequence[str], queries: str, items: str,
 def _parts(facts: dict[str, Any]) -> Iterator[Any]:
     lines: list[tuple[str, str | None]] = []
     if "queries" in facts:
-        left_out = f" ({facts['left_out']:,} without a relevant item left out)" if facts["left_out"] else ""
-        means = f"{facts['means']['raw']:.3f} raw → [bold]{facts['means']['learned']:.3f}[/bold] learned"
+        left_out = f" with a relevant item ({facts['left_out']:,} without)" if facts["left_out"] else ""
+        means = f"{facts['means']['raw']:.3f} plain → [bold]{facts['means']['learned']:.3f}[/bold] learned"
         lines += [
             ("learned from", f"{facts['queries']:,} queries{left_out}, {facts['items']:,} items"),
             (facts["measure"], f"{means}, in cross-validation over queries"),
             ("queries", ", ".join(f"{count:,} {change}" for change, count in facts["changes"].items())),
         ]
     else:
-        ignored = f"{facts['ignored']:,} ignored (all reactions equal)"
+        equal = f"; in the other {facts['ignored']:,}, all reactions are equal" if facts["ignored"] else ""
         lines += [
-            ("learned from", f"{facts['learned']:,} of {facts['impressions']:,} impressions, {ignored}"),
+            ("learned from", f"{facts['learned']:,} of {facts['impressions']:,} impressions{equal}"),
             ("malformed", f"{facts['malformed']:,} lines" if facts["malformed"] else None),
             ("ignored", f"{facts['events_ignored']:,} events" if facts.get("events_ignored") else None),
         ]
@@ -261,7 +261,7 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
     for name, title in (("losers", "Queries that lose the most"), ("winners", "Queries that gain the most")):
         if facts.get(name):
             yield f"\n[bold]{title}[/bold]"
-            result = table(["query", "raw", "learned", "gain"], ["query"])
+            result = table(["query", "plain", "learned", "gain"], ["query"])
             for line in facts[name]:
                 numbers = f"{line['raw']:.3f}", f"{line['learned']:.3f}", f"{line['learned'] - line['raw']:+.3f}"
                 result.add_row(escape(line["query"]), *numbers)

@@ -84,8 +84,8 @@ def check_row_number(row: int, n_rows: int, what: str) -> int:
 
 def check_output(
     path: Path, *suffixes: str, option: str = "--output", inputs: Iterable[Path | None] = (), force: bool = False
-) -> Path:
-    """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation.
+) -> None:
+    """Raise ValueError unless a path can be written to and has one of the suffixes, if any, before a long computation.
 
     It must not be one of the inputs of the command nor, without `force`, a file with contents other than a model file
     or a report that mahala wrote.
@@ -106,7 +106,6 @@ def check_output(
             f"{option} is {path}, which exists and is not a model or report of mahala: "
             "name another file, or give --force to replace it"
         )
-    return path
 
 
 def _replaceable(path: Path) -> bool:

@@ -114,10 +114,10 @@ def show_columns(columns: Sequence[tuple[str, str]]) -> None:
     console.print()
 
 
-def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
-    """Return the labels of a table; raise ValueError if there are none."""
+def check_labels(table: Table, data: str, purpose: str) -> None:
+    """Raise ValueError if a table has no labels."""
     if table.labels is not None:
-        return table.labels
+        return
     if table.feature_names is None:
         raise ValueError(f"{data} has no labels, {purpose}: use an .npz file with X and y")
     names = [name for name, _ in table.columns if table.preprocessor is not None]

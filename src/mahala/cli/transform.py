@@ -48,7 +48,8 @@ def transform(
     write_files({output: lambda path: _write(path, rows, label or "y", table.labels)})
     what = "queries" if isinstance(metric, BilinearMetric) else "rows"
     facts = {"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)}
-    show(facts, as_json, f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
+    labelled = "" if label is None else " and the label"
+    show(facts, as_json, f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns{labelled} to {output}")
 
 
 def _write(path: Path, rows: Any, label: str, labels: Any) -> None:

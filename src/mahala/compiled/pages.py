@@ -56,6 +56,70 @@ def exponential_weights(logs: FloatArray, rate: float, losses: FloatArray) -> Fl
 
 
 @kernel
+def mix_scores(columns: FloatArray, experts: FloatArray, trust: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the scores of experts that are mixtures of columns of scores, and their weighted mean."""
+    scores, served = np.empty((len(columns), len(experts))), np.zeros(len(columns))
+    for i in range(len(columns)):
+        for e in range(len(experts)):
+            score = 0.0
+            for k in range(columns.shape[1]):
+                score += columns[i, k] * experts[e, k]
+            scores[i, e] = score
+            served[i] += score * trust[e]
+    return scores, served
+
+
+@kernel
+def add_losses(sums: FloatArray, losses: FloatArray, penalty: float, discount: float, weight: float) -> None:
+    """Add the losses of experts to discounted sums; all but the first lose `penalty` more, and 1 at most."""
+    for e in range(len(sums)):
+        loss = min(losses[e] + penalty, 1.0) if e else losses[e]
+        sums[e] = discount * sums[e] + weight * loss
+
+
+@kernel
+def judge_page(
+    scores: FloatArray,
+    remembered: FloatArray,
+    better: IndexArray,
+    worse: IndexArray,
+    weights: FloatArray,
+    corrected: FloatArray,
+    experts: FloatArray,
+    logs: FloatArray,
+    rate: float,
+    losses: FloatArray,
+    penalty: float,
+    memory_experts: FloatArray,
+    memory_logs: FloatArray,
+    memory_rate: float,
+    memory_losses: FloatArray,
+    memory_penalty: float,
+    discount: float,
+    weight: float,
+) -> tuple[float, float, float]:
+    """Add the losses of experts on a page to their sums; return those of the raw scores, the mean model and the served.
+
+    `corrected` are the weights of pairs by which experts are judged. Without `remembered`, the experts of the memory
+    are not judged, and not served.
+    """
+    mixtures, served = mix_scores(scores, experts, exponential_weights(logs, rate, losses))
+    add_losses(losses, page_losses(mixtures, better, worse, corrected), penalty, discount, weight)
+    ranked = np.empty((len(scores), 3))
+    if len(remembered):
+        for i in range(len(scores)):
+            ranked[i, 0], ranked[i, 1] = served[i], remembered[i]
+        trust = exponential_weights(memory_logs, memory_rate, memory_losses)
+        mixtures, served = mix_scores(ranked[:, :2], memory_experts, trust)
+        lost = page_losses(mixtures, better, worse, corrected)
+        add_losses(memory_losses, lost, memory_penalty, discount, weight)
+    for i in range(len(scores)):
+        ranked[i, 0], ranked[i, 1], ranked[i, 2] = scores[i, 0], scores[i, 1], served[i]
+    lost = page_losses(ranked, better, worse, weights)
+    return lost[0], lost[1], lost[2]
+
+
+@kernel
 def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> FloatArray:
     """Return the share of clicks at each of n ranks, of which the last ones have that of the last rank counted.
 
@@ -67,6 +131,70 @@ def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> F
         rank = min(i, len(clicks) - 1)
         rates[i] = (clicks[rank] + prior * mean) / (shown[rank] + prior)
     return rates
+
+
+@kernel
+def corrected_weights(
+    rank_clicks: FloatArray, rank_shown: FloatArray, n: int, prior: float, better: IndexArray, weights: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return weights of pairs on a page of n results, corrected for the rank of the better one, and their mean change.
+
+    A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
+    """
+    rates, low, high = rank_rates(rank_clicks, rank_shown, n, prior), 0.0, 0.0
+    for i in range(n):
+        n_below = 0
+        for j in range(n):
+            n_below += rates[j] < rates[i] or (rates[j] == rates[i] and j < i)
+        low = rates[i] if n_below == (n - 1) // 2 else low
+        high = rates[i] if n_below == n // 2 else high
+    median = 0.5 * (low + high)
+    corrected, before, after = np.empty(len(weights)), 0.0, 0.0
+    for t in range(len(weights)):
+        corrected[t] = weights[t] * min(1.0, median / rates[better[t]])
+        before += weights[t]
+        after += corrected[t]
+    return corrected, after / before
+
+
+@kernel
+def count_clicks(
+    values: FloatArray, ranked: bool, weight: float, rank_clicks: FloatArray, rank_shown: FloatArray, prior: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the clicks on a page, numbers from 0 to 1, and those expected at its ranks; count clicks by rank.
+
+    Where results were not ranked, all have the mean of the clicks, and nothing is counted.
+    """
+    largest = 0.0
+    for i in range(len(values)):
+        largest = max(largest, abs(values[i]))
+    clicks, total = np.zeros(len(values)), 0.0
+    for i in range(len(values)):
+        if values[i] > 0.0:
+            clicks[i] = values[i] / largest
+            total += clicks[i]
+    rates = rank_rates(rank_clicks, rank_shown, len(values), prior)
+    if not ranked:
+        for i in range(len(values)):
+            rates[i] = total / len(values)
+        return clicks, rates
+    for i in range(min(len(values), len(rank_clicks))):
+        rank_clicks[i] += weight * clicks[i]
+        rank_shown[i] += weight
+    return clicks, rates
+
+
+@kernel
+def net_clicks(
+    keys: NDArray[np.uint64], counts: NDArray[np.float32], n: int, items: NDArray[np.uint64], scale: float, part: float
+) -> FloatArray:
+    """Return, times a scale, the clicks on items minus a part of those expected; 0 for those not among n keys."""
+    result = np.zeros(len(items))
+    for i in range(len(items)):
+        for k in range(n):
+            if keys[k] == items[i]:
+                result[i] = scale * (counts[k, 0] - part * counts[k, 1])
+    return result
 
 
 @kernel
@@ -83,29 +211,30 @@ def add_counts(
 
     If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
     """
-    all_keys, sums = np.empty(n + len(items), dtype=np.uint64), np.zeros((n + len(items), 2))
+    most, size = len(keys), n + len(items)
+    all_keys, clicked, expectation = np.empty(size, dtype=np.uint64), np.empty(size), np.empty(size)
     for k in range(n):
-        all_keys[k], sums[k, 0], sums[k, 1] = keys[k], counts[k, 0], counts[k, 1]
+        all_keys[k], clicked[k], expectation[k] = keys[k], counts[k, 0], counts[k, 1]
     for t in range(len(items)):
         at = 0
         while at < n and all_keys[at] < items[t]:
             at += 1
         if at == n or all_keys[at] != items[t]:
             for k in range(n, at, -1):
-                all_keys[k], sums[k, 0], sums[k, 1] = all_keys[k - 1], sums[k - 1, 0], sums[k - 1, 1]
-            all_keys[at], sums[at, 0], sums[at, 1] = items[t], 0.0, 0.0
+                all_keys[k], clicked[k], expectation[k] = all_keys[k - 1], clicked[k - 1], expectation[k - 1]
+            all_keys[at], clicked[at], expectation[at] = items[t], 0.0, 0.0
             n += 1
-        sums[at, 0] += weight * clicks[t]
-        sums[at, 1] += weight * expected[t]
-    while n > len(keys):
+        clicked[at] += weight * clicks[t]
+        expectation[at] += weight * expected[t]
+    while n > most:
         worst = 0
         for k in range(1, n):
-            fewer = sums[k, 0] < sums[worst, 0]
-            if fewer or (sums[k, 0] == sums[worst, 0] and sums[k, 1] <= sums[worst, 1]):
+            fewer = clicked[k] < clicked[worst]
+            if fewer or (clicked[k] == clicked[worst] and expectation[k] <= expectation[worst]):
                 worst = k
         n -= 1
         for k in range(worst, n):
-            all_keys[k], sums[k, 0], sums[k, 1] = all_keys[k + 1], sums[k + 1, 0], sums[k + 1, 1]
+            all_keys[k], clicked[k], expectation[k] = all_keys[k + 1], clicked[k + 1], expectation[k + 1]
     for k in range(n):
-        keys[k], counts[k, 0], counts[k, 1] = all_keys[k], sums[k, 0], sums[k, 1]
+        keys[k], counts[k, 0], counts[k, 1] = all_keys[k], clicked[k], expectation[k]
     return n

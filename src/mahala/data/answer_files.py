@@ -1,6 +1,5 @@
 """Read files of answers that people gave: triplets, pairs or pairs with ratings, of names or of row numbers."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed
-from mahala.data.columns.frames import CSV, read_frame, text_file
+from mahala.data.columns.frames import CSV, json_lines, read_frame
 from mahala.data.tables import unknown_column
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable
@@ -84,24 +83,15 @@ def _columns(path: str) -> dict[str, list[Any]]:
 
 def _json_columns(path: str) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
-    n = 0
-    with text_file(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{path}: line {number} is not JSON ({error})") from None
-            if isinstance(record, list):
-                record = {f"column {at}": value for at, value in enumerate(record, start=1)}
-            if not isinstance(record, dict) or (columns and set(record) != set(columns)):
-                expected = f"an object with {listed(columns)}" if columns else "an object or a list"
-                raise ValueError(f"{path}: line {number} must be {expected}")
-            for name, value in record.items():
-                columns.setdefault(name, []).append(value)
-            n += 1
-    if not n:
+    for number, record in json_lines(path):
+        if isinstance(record, list):
+            record = {f"column {at}": value for at, value in enumerate(record, start=1)}
+        if not isinstance(record, dict) or (columns and set(record) != set(columns)):
+            expected = f"an object with {listed(columns)}" if columns else "an object or a list"
+            raise ValueError(f"{path}: line {number} must be {expected}")
+        for name, value in record.items():
+            columns.setdefault(name, []).append(value)
+    if not columns:
         raise ValueError(f"{path} has no answers")
     return columns
 

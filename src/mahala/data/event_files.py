@@ -19,7 +19,7 @@ SHORTEST, AHEAD = 5.0, 300.0
 # The longest ids, of searches and of all others, and items that were shown which are read.
 _LONGEST_SEARCH, _LONGEST, _MOST_SHOWN = 200, 256, 200
 # Characters that not every database takes.
-_REFUSED = re.compile("[\x00\ud800-\udfff]")
+REFUSED = re.compile("[\x00\ud800-\udfff]")
 _NATIVE = {"search_id", "item", "type", "seconds", "value", "user", "timestamp", "id", "query", "shown"}
 
 
@@ -161,7 +161,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Shown | Reaction]] = {
 
 def _query(given: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:
     """Return a query by its vector or item, recognised by its id or else its text; or else by the text."""
-    if text is not None and not (isinstance(text, str) and 0 < len(text) <= 1000 and not _REFUSED.search(text)):
+    if text is not None and not (isinstance(text, str) and 0 < len(text) <= 1000 and not REFUSED.search(text)):
         raise ValueError("the text of a query must have 1 to 1000 characters, neither NUL nor half a surrogate pair")
     if isinstance(given.get("vector"), list):
         return {"vector": given["vector"], "id": id or text}
@@ -173,7 +173,7 @@ def _query(given: Mapping[str, Any], text: Any, id: str | None = None) -> dict[s
 def _id(given: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str:
     value = given.get(field)
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not 0 < len(text) <= longest or _REFUSED.search(text):
+    if not isinstance(text, str) or not 0 < len(text) <= longest or REFUSED.search(text):
         raise ValueError(f"{field} must be an id of 1 to {longest} characters, got {value!r:.40}")
     return text
 

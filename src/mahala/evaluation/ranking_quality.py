@@ -63,7 +63,7 @@ class RankingQuality:
 
     def __str__(self) -> str:
         left_out = self.n_queries - len(self.queries)
-        without = f" ({left_out} without a relevant item left out)" if left_out else ""
+        without = f" with a relevant item ({left_out} without)" if left_out else ""
         lines = [f"{len(self.queries)} queries{without}, {self.n_items} items"]
         heads = f"{'measure':<14}{'mean':>8}"
         if self.baseline is not None:

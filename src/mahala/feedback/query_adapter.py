@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
@@ -16,15 +15,7 @@ from mahala.feedback.adapter_ranking import AdapterRanking, check_width
 from mahala.feedback.maps import judged
 from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.maps.map_learner import MapLearner
-from mahala.feedback.memory.click_memory import (
-    ClickMemory,
-    Keys,
-    RankRates,
-    item_keys,
-    page_weights,
-    personal_key,
-    place_values,
-)
+from mahala.feedback.memory.click_memory import ClickMemory, Keys, RankRates, item_keys, personal_key
 from mahala.feedback.memory.remembered import Remembered, digest_of
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signal_ranker import SignalRanker
@@ -70,26 +61,26 @@ class QueryAdapter(AdapterRanking):
 
     A similarity learner learns M in the score xᵀ M z of a query x and an item z. What is sent to the index is Mᵀx, so
     the items stay as they are. How much of the learned map is used is decided on what was not learned from, with the
-    raw ranking always among the candidates: by cross-validation over queries in `fit`, and by `trust_` in a stream.
+    plain ranking always among the candidates: by cross-validation over queries in `fit`, and by `trust_` in a stream.
 
     For queries that are known, the clicks on each item are remembered, and the clicks that the ranks at which it was
     shown alone explain (`mahala.feedback.memory.click_memory`). `rank` uses both the map and the memory; `embed` the
     map only. `rerank` ranks the results of another engine by its scores and other signals
     (`mahala.feedback.trust.signals`).
 
-    Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
-    for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
-    of pairs (one result that people reacted to more than to another) that it has in the wrong order; a click counts
-    less where clicks are frequent. Exponential weights on these losses, for queries that are new and for queries that
-    are known, give `trust_`; the weighted mean of the experts is served. For known queries four more
-    experts, which add nothing or remembered clicks to that, have weights of their own. There, all experts but the raw
-    scores pay 0.06, and all but the one that adds nothing pay 0.02. New queries have two sets of weights: one that
-    starts with a tenth on the map, and, while the map is ahead of the raw scores on known queries by at least 0.06
-    of the pairs (the lower end of the 95 % interval), one that starts with four tenths.
+    Before each impression is learned from, 17 experts are judged by it: the plain scores, and plain + α (learned -
+    plain) for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the
+    share of pairs (one result that people reacted to more than to another) that it has in the wrong order; a click
+    counts less where clicks are frequent. Exponential weights on these losses, for queries that are new and for queries
+    that are known, give `trust_`; the weighted mean of the experts is served. For known queries four more experts,
+    which add nothing or remembered clicks to that, have weights of their own. There, all experts but the plain scores
+    pay 0.06, and all but the one that adds nothing pay 0.02. New queries have two sets of weights: one that starts with
+    a tenth on the map, and, while the map is ahead of the plain scores on known queries by at least 0.06 of the pairs
+    (the lower end of the 95 % interval), one that starts with four tenths.
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
-    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.86 sqrt(T) for new queries
-    and 1.5 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.trust.Hedge` has the theorem; the
+    over impressions of the total weight T, is above the loss of the plain ranking by at most 0.86 sqrt(T) for new
+    queries and 1.5 sqrt(T) for known ones, for any clicks (`mahala.feedback.trust.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
     weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
@@ -133,7 +124,7 @@ class QueryAdapter(AdapterRanking):
     ----------
     metric_ : BilinearMetric that serves new queries
     trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
-    verdict_ : Verdict on the gain over the raw ranking, on queries that were not learned from
+    verdict_ : Verdict on the gain over the plain ranking, on queries that were not learned from
     stream_verdicts_ : dict, the Verdict on the impressions of "new" and of "known" queries, where there were any
     signal_weights_ : dict, the weight of each signal in `rerank`
     cross_validation_ : CrossValidation, by query, after `fit`; it is not part of a model file
@@ -304,62 +295,54 @@ class QueryAdapter(AdapterRanking):
         x, items = page.query, page.items
         with uninterrupted():
             self.n_impressions_ += 1
-            scores = self._model.scores(x, items) if len(positive) else (items @ x)[:, np.newaxis]
-            size = math.sqrt(float(x @ x) * float(np.vdot(items, items)) / len(items))
-            self._model.see_page(scores[:, 0], size)
-            key, rates = digest_of(x.tobytes() if page.query_id is None else page.query_id), self._rates.of(len(items))
+            scores = self._model.score_page(x, items, learned=len(positive) > 0)
+            key = digest_of(x.tobytes() if page.query_id is None else page.query_id)
             share = 1.0
             if self.user_cap is not None and page.user is not None:
                 n = self._users.add(page.user)
                 if n < self.n_impressions_:  # otherwise there is nobody else
                     share = min(1.0, self.user_cap / n)
             if len(positive):
-                remembered = self._model.gap * place_values(*self._memory.net(key), page.keys)
-                corrected = weights
-                if page.ranked and self.bias is None:
-                    corrected = weights * page_weights(rates)[positive]
-                if page.signals is not None:
-                    similarity = self._similarities(x, items, page.keys, key)
-                    self._signals.learn(
-                        page.signals | {"similarity": similarity}, (positive, negative, corrected), share
-                    )
                 kind, pairs = self._kind(key), (positive, negative, weights)
+                remembered = self._memory.net_of(key, page.keys, self._model.gap) if kind == "known" else None
+                corrected = weights, 1.0
+                if page.ranked and self.bias is None:
+                    corrected = self._rates.correct(len(items), positive, weights)
+                if page.signals is not None:
+                    signals = page.signals | {"similarity": self._similarities(x, items, page.keys, key)}
+                    self._signals.learn(signals, (positive, negative, corrected[0]), share)
                 loss = self._trust.judge(kind, scores, remembered, pairs, share, corrected)
                 if self._model.plain:  # a click among many is less certain
-                    n_better = 1 + np.count_nonzero(positive[1:] != positive[:-1])
-                    weights = weights / n_better**CLICK_COUNT_EXPONENT
-                self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
+                    weights = weights * (share / len(set(positive.tolist())) ** CLICK_COUNT_EXPONENT)
+                self._model.learned.feed_query(x, items, (positive, negative, weights), self._model.rule)
                 self._ids.add(key)
-            self._remember(key, page, share, rates)
+            self._remember(key, page, share)
             self._served.clear()
             self.n_learned_ += bool(len(positive))
             self.n_ignored_ += not len(positive)
         return 1.0 - loss if len(positive) else None
 
-    def _remember(self, key: Hashable, page: Page, share: float, rates: FloatArray) -> None:
+    def _remember(self, key: Hashable, page: Page, share: float) -> None:
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
-        clicks = np.maximum(page.values, 0.0) / (np.abs(page.values).max() or 1.0)
-        expected = rates if page.ranked else np.full(len(clicks), clicks.mean())
+        clicks, expected = self._rates.see(page.values, page.ranked, share)
         self._memory.learn(key, page.keys, clicks, expected, share)
         if self.personal and page.user is not None:
             self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected)
-        if page.ranked:
-            self._rates.see(clicks, share)
 
     @property
     @one_at_a_time
     def trust_(self) -> dict[str, float]:
-        """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
+        """The share of the learned map in what is served, from 0 (the plain ranking) to `cap`."""
         self._check_fitted()
         return {kind: self._trust.learned_share(kind) for kind in ("new", "known")}
 
     @property
     @one_at_a_time
     def verdict_(self) -> Verdict:
-        """What is gained over the raw ranking, on queries that were not learned from.
+        """What is gained over the plain ranking, on queries that were not learned from.
 
         After `fit` it is that of cross-validation, in nDCG. In a stream it is the share of pairs in the right order, in
-        the first impression of each query, more than the raw ranking had. Those pairs are among the results shown, so
+        the first impression of each query, more than the plain ranking had. Those pairs are among the results shown, so
         it is a sign and not an estimate of quality: judge by `mahala.evaluate_ranking` on queries that were held out.
         """
         self._check_fitted()

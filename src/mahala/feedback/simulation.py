@@ -78,7 +78,7 @@ class Simulation:
     def __str__(self) -> str:
         name = f"ndcg@{self.k}"
         unseen = self.unseen.gains[name]
-        assert self.unseen.baseline is not None, "simulate_clicks measures the raw ranking, too"
+        assert self.unseen.baseline is not None, "simulate_clicks measures the plain ranking, too"
         before, after = self.unseen.baseline[name].mean(), self.unseen[name]
         curve = " ".join(f"{gain:+.4f}" for gain in self.curve()[1])
         return (

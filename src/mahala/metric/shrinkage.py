@@ -1,4 +1,4 @@
-"""Mix a learned matrix with the plain one, as far as answers about items that were held out favour it."""
+"""Mix a learned matrix with the plain one, with the share that predicts triplets of held-out items best."""
 
 import warnings
 from collections.abc import Callable
@@ -128,16 +128,17 @@ def _choose(held_out: HeldOut) -> tuple[float, str]:
     predicted, anchors = held_out
     n, n_anchors = len(CANDIDATES), len(np.unique(anchors))
     if n_anchors < FEWEST:
-        early = f"Answers about held-out items have {n_anchors} anchors, too few to tell whether it helps"
-        return CANDIDATES[0], f"{early}: metric_ has shrinkage_ {CANDIDATES[0]:g}"
+        early = f"Triplets of held-out items have {n_anchors} anchors, too few to tell whether learning helps"
+        return CANDIDATES[0], f"{early}: shrinkage_ is {CANDIDATES[0]:g}"
     gains, errors = gains_and_errors(predicted[:, :n], 0, anchors)
     best = int((gains - BETTER * errors).argmax())
     gains, errors = gains_and_errors(predicted[:, :n], n - 1, anchors)
     if gains[best] > QUANTILE * errors[best]:
         return CANDIDATES[best], ""
     mixed, plain, whole = (float(predicted[:, at].mean()) for at in (best, n - 1, n))
-    shown = f"Of answers about held-out items the plain metric predicts {plain:.3f} and the learned one {whole:.3f}"
-    return CANDIDATES[best], f"{shown}: metric_ mixes them, with shrinkage_ {CANDIDATES[best]:g}, to {mixed:.3f}"
+    shown = f"Of triplets of held-out items, the plain metric predicts {plain:.1%} and the learned one {whole:.1%}"
+    mixture = f"metric_ is a mixture of both (shrinkage_ {CANDIDATES[best]:g}), which predicts {mixed:.1%}"
+    return CANDIDATES[best], f"{shown}; {mixture}"
 
 
 def _scale(triplets: Triplets, learned: Metric, plain: Metric) -> float:

@@ -28,12 +28,12 @@ def adaptation(
     counts = f"{(gains > 0.0).sum():,} gain, {(gains < 0.0).sum():,} lose, {(gains == 0.0).sum():,} stay"
     protocol = {
         "Protocol": f"{min(int(adapter.n_folds), len(gains))}-fold cross-validation over the judged queries",
-        "Raw": "the ranking by inner products of the vectors as they are",
+        "Plain": "the ranking by inner products of the vectors as they are",
         "Learned": "the share of the learned map in each fold was chosen on the other folds, and may be none",
         "Interval": "random signs over queries, or Student's t if more than 200 differ",
     }
     sections = [
-        Section(f"{measure}, raw and learned", _means(adapter)),
+        Section(f"{measure}, plain and learned", _means(adapter)),
         Section(
             "The gain of each query",
             chart("gains"),
@@ -62,7 +62,7 @@ def _means(adapter: QueryAdapter) -> str:
     values, verdict = adapter.cross_validation_, adapter.verdict_
     ends = "" if not verdict.helps else f" <small>95 % {verdict.low:+.3f} to {verdict.high:+.3f}</small>"
     means = [f"{values.raw.mean():.3f}", f"<b>{values.learned.mean():.3f}</b>", f"{values.gains.mean():+.3f}{ends}"]
-    return table(["raw", "learned", "gain"], [means])
+    return table(["plain", "learned", "gain"], [means])
 
 
 def _queries(values: CrossValidation, places: IndexArray, names: Sequence[str]) -> str:
@@ -72,4 +72,4 @@ def _queries(values: CrossValidation, places: IndexArray, names: Sequence[str]) 
         [escape(names[values.query[at]]), f"{values.raw[at]:.3f}", f"{values.learned[at]:.3f}", f"{gain:+.3f}"]
         for at, gain in zip(places, values.gains[places], strict=True)
     )
-    return table(["query", "raw", "learned", "gain"], rows, " class=queries")
+    return table(["query", "plain", "learned", "gain"], rows, " class=queries")

@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 from mahala.data.event_files import Format, read_events
 from mahala.serve.searches import made_elsewhere
 from mahala.serve.service import Service
-from mahala.serve.store.appends import KeyReused
+from mahala.serve.store.appends import KeyReused, blocks
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.events import COUNTED_BEFORE, page_entry, search_key
 from mahala.serve.store.rows import LogEntry
-
-# Impressions that are written in one transaction.
-_BLOCK = 500
 
 
 class Imported(NamedTuple):
@@ -50,8 +47,8 @@ def import_events(
         key = f"page:{n}:{page.search}" if n else search_key(page.search)  # of no other search
         entries.append(page_entry(page, rows, search, key))
     before, written, there = service.store.collection(name).n_logged, 0, 0
-    for start in range(0, len(entries), _BLOCK):
-        for result in service.store.append_all([(name, [entry]) for entry in entries[start : start + _BLOCK]]):
+    for block in blocks(entries):
+        for result in service.store.append_all([(name, [entry]) for entry in block]):
             if isinstance(result, KeyReused):
                 file.ignored[COUNTED_BEFORE] += 1
             elif isinstance(result, Exception):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from mahala.data.events import Shown
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
-from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
-from mahala.serve.index.served_collection import PLAIN as PLAIN_MODEL
-from mahala.serve.index.served_collection import Query
+from mahala.serve.index.item_index import Found
+from mahala.serve.index.served_collection import PLAIN_MODEL, Query
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.rows import LogEntry, SignalLists, check_vector, picked
@@ -22,23 +21,16 @@ from mahala.serve.store.searches import Search
 RECORDED = 200
 
 
-class Ranked(Protocol):
-    """An item of a ranking."""
-
-    @property
-    def id(self) -> str: ...
-
-
-T = TypeVar("T", bound=Ranked)
-
-
-class ArmSearch(NamedTuple, Generic[T]):
-    """The items that were found for a search, its id, its arm, and the version that ranked."""
+@dataclass(frozen=True)
+class Reranked:
+    """A candidate with its new score, and its position among those given, from 0."""
 
     id: str
-    version: int
-    arm: str | None
-    found: list[T]
+    score: float
+    position: int
+
+
+T = TypeVar("T", Found, Reranked)
 
 
 def search_in_arm(
@@ -51,11 +43,11 @@ def search_in_arm(
     *,
     compared: bool = True,
     signals_of: Callable[[list[T]], SignalLists] | None = None,
-) -> ArmSearch[T]:
+) -> tuple[dict[str, Any], list[T]]:
     """Search by the ranking of a user's arm, and record the search; if not `compared`, it has no arm.
 
     `ranking` returns the version that ranked and at least k items, by the plain ranking if it is given True;
-    `signals_of` returns the signals of items.
+    `signals_of` returns the signals of items. Return version, id and arm of the search as JSON, and the items.
     """
     served, id = service.served(name), uuid.uuid4().hex
     control, arm, teams = Control.of(served.collection.settings), None, None
@@ -69,7 +61,7 @@ def search_in_arm(
     place = query.row, query.stored_vector, query.id
     search = Search(id, shown[:RECORDED], *place, user, version, arm, teams and teams[:RECORDED], signals)
     service.writer.record(name, search)  # in the background, so that events that come later can name its id
-    return ArmSearch(id, version, arm, found)
+    return {"version": version, "search_id": id, "arm": arm}, found
 
 
 def made_elsewhere(service: Service, name: str, event: Shown) -> Search:
@@ -78,26 +70,37 @@ def made_elsewhere(service: Service, name: str, event: Shown) -> Search:
     return Search(event.search, event.items, query.row, query.stored_vector, query.id, event.user, at=event.at)
 
 
+def listed_signals(candidates: Sequence[Mapping[str, Any]]) -> SignalLists:
+    """Return the signals of candidates by name, with the score; raise ValueError if they have this name, too.
+
+    >>> listed_signals([{"score": 2.0, "signals": {"age": 3.0}}, {"score": 1.0, "signals": {}}])
+    {'score': [2.0, 1.0], 'age': [3.0, None]}
+    """
+    names = dict.fromkeys(name for one in candidates for name in one["signals"])
+    if "score" in names:
+        raise ValueError("candidates must have 'score' beside their signals, not among them")
+    scores = [one["score"] for one in candidates]
+    return {"score": scores} | {name: [one["signals"].get(name) for one in candidates] for name in names}
+
+
 def reranked(
-    service: Service,
-    name: str,
-    query: Query,
-    candidates: Sequence[Candidate],
-    plain: bool = False,
-    user: str | None = None,
+    service: Service, name: str, query: Query, candidates: Sequence[Mapping[str, Any]], plain: bool, user: str | None
 ) -> tuple[int, list[Reranked]]:
-    """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order."""
+    """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order.
+
+    A candidate is {"id": ..., "score": ..., "signals": {name: number or None}, "vector": a vector or None}.
+    """
     served = service.served(name)
     model, width = PLAIN_MODEL if plain else served.model, served.collection.width
     vectors = [
-        None if one.vector is None else check_vector(one.vector, width, f"candidates[{at}].vector")
+        None if one["vector"] is None else check_vector(one["vector"], width, f"candidates[{at}].vector")
         for at, one in enumerate(candidates)
     ]
     signals = check_signals(listed_signals(candidates), len(candidates))
-    rows = service.rows(name, [one.id for one in candidates])
+    rows = service.rows(name, [one["id"] for one in candidates])
     order, scores = served.reranked(query, model, rows, vectors, signals, user)
     ranking = zip(order.tolist(), scores.tolist(), strict=True)
-    return model.version, [Reranked(candidates[at].id, score, at) for at, score in ranking]
+    return model.version, [Reranked(candidates[at]["id"], score, at) for at, score in ranking]
 
 
 def feedback_entry(

@@ -14,13 +14,13 @@ from mahala.serve.experiment.arms import Control, started
 from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
-from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
+from mahala.serve.index.served_collection import PLAIN_MODEL, Query, ServedCollection, ServedModel
 from mahala.serve.learning.worker import LearningProcess, LearningThread
 from mahala.serve.store.checkpoints import Checkpoints, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
-from mahala.serve.store.rows import LogEntry, NewItem, check_vector
+from mahala.serve.store.rows import NewItem, check_vector
 
 log = logging.getLogger("mahala.serve")
 
@@ -245,14 +245,9 @@ class Service:
     ) -> tuple[int, list[Found]]:
         """Return the version that ranked, and the k best items for a query of a user; `plain`: by version 0."""
         served = self.served(name)
-        model = PLAIN if plain else served.model
+        model = PLAIN_MODEL if plain else served.model
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
-
-    async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
-        """Return the places of entries in the log, once they are durable."""
-        self.served(name)
-        return await self.writer.append(name, entries)
 
     def versions(self, name: str) -> list[Version]:
         """Return the versions that are kept, the newest first."""

@@ -53,9 +53,9 @@ def test_the_winner_is_the_learner_that_the_judge_shows_to_help():
     [
         ("error", "3-NN error"),
         ("balanced", "balanced 3-NN error"),
-        ("f1", "1 - F1 of 3-NN"),
-        ("roc_auc", "1 - ROC AUC of 3-NN"),
-        ("r2", "1 - R² of 3-NN"),
+        ("f1", "3-NN error (1 - F1)"),
+        ("roc_auc", "3-NN error (1 - ROC AUC)"),
+        ("r2", "3-NN error (1 - R²)"),
     ],
 )
 def test_the_measure_has_one_number_of_neighbours(metric, measure):

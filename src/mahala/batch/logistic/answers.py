@@ -13,7 +13,7 @@ from mahala.metric.thresholds import best_threshold
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, finite
 
-# The temperature of the loss is this many times the median of the margins under the prior.
+# The temperature of the loss is this many times the median of the absolute margins under the prior.
 SOFTNESS = 3.0
 # The default penalty is this divided by the number of answers: the prior counts as much as it does for few answers.
 PENALTY = 6.0

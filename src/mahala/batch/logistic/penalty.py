@@ -79,9 +79,8 @@ def _against_default(values: FloatArray, items: IndexArray) -> int:
 
 def _used(verdict: Verdict) -> Verdict:
     """Return a verdict of "too early to tell", after which the learned metric is used."""
-    change = f"{verdict.gain:+.3f} {verdict.measure} (95 % interval {verdict.low:+.3f} to {verdict.high:+.3f})"
-    seen = f"{change} on {verdict.n:,} {verdict.units} not learned from." if verdict.high > verdict.low else ""
-    text = f"Too early to tell: {seen or 'too few items were compared.'} The learned metric is used, near the prior."
+    measured = verdict.measured if verdict.high > verdict.low else "too few items were compared."
+    text = f"Too early to tell: {measured} The learned metric is used, near the prior."
     return verdict._replace(share=1.0, text=text)
 
 

@@ -4,6 +4,8 @@ A hinge is smoothed around its kink: within ± s/2 of it, it is a parabola whose
 sum hinges return (sum of the smoothed ones, sum of the plain ones).
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +37,10 @@ def add_pull(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatAr
     """Add the product of the weighted edges' Laplacian with Z."""
     n = len(Z)
     centred = Z - Z.mean(axis=0)  # which has the same product, with less cancellation
-    adjacency = sp.csr_array((weights.astype(Z.dtype), (left, right)), shape=(n, n))
+    if n * n <= FEW_PAIRS:  # to make a sparse matrix takes a millisecond
+        adjacency: Any = np.bincount(left * n + right, weights, n * n).astype(Z.dtype).reshape(n, n)
+    else:
+        adjacency = sp.csr_array((weights.astype(Z.dtype), (left, right)), shape=(n, n))
     degrees = (np.bincount(left, weights, n) + np.bincount(right, weights, n)).astype(Z.dtype)
     out += degrees[:, np.newaxis] * centred - adjacency @ centred - adjacency.T @ centred
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mahala.compiled.jit import kernel, kernel_with
 from mahala.compiled.triplets.rows import StepRule, step_length
 from mahala.support.arrays import FloatArray, IndexArray
@@ -18,17 +20,20 @@ def add_product(A: FloatArray, B: FloatArray, C: FloatArray) -> None:
     are. BLAS does not promise that.
     """
     n, inner = A.shape
-    whole = inner - inner % 4
+    whole, spare = inner - inner % 4, np.zeros(C.shape[1])
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         for k in range(0, whole, 4):
             b0, b1, b2, b3 = B[k], B[k + 1], B[k + 2], B[k + 3]
-            for i in range(start, stop):
+            for i in range(start, stop, 2):  # two rows for each reading of B
+                below = i + 1 if i + 1 < stop else i
                 a0, a1, a2, a3 = A[i, k], A[i, k + 1], A[i, k + 2], A[i, k + 3]
-                if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0:
-                    c = C[i]
+                e0, e1, e2, e3 = A[below, k], A[below, k + 1], A[below, k + 2], A[below, k + 3]
+                if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0 or e0 != 0.0 or e1 != 0.0 or e2 != 0.0 or e3 != 0.0:
+                    c, f = C[i], C[below] if below > i else spare
                     for j in range(len(c)):
                         c[j] = c[j] + a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
+                        f[j] = f[j] + e0 * b0[j] + e1 * b1[j] + e2 * b2[j] + e3 * b3[j]
         for k in range(whole, inner):
             for i in range(start, stop):
                 a, b, c = A[i, k], B[k], C[i]
@@ -60,16 +65,24 @@ def score_page(
     last: FloatArray,
     late: FloatArray,
     scores: FloatArray,
-) -> None:
-    """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last."""
+) -> float:
+    """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last.
+
+    Return the squared length of x times the mean of those of the items.
+    """
     add_factors(x, left, right, n, last, late)
+    x_norm = squares = 0.0
+    for j in range(len(x)):
+        x_norm += x[j] * x[j]
     for i in range(len(items)):
         raw = newest = behind = 0.0
         for j in range(len(x)):
+            squares += items[i, j] * items[i, j]
             raw += items[i, j] * x[j]
             newest += items[i, j] * last[j]
             behind += items[i, j] * late[j]
         scores[i, 0], scores[i, 1], scores[i, 2] = raw, newest - behind / max(n_steps, 1), newest
+    return x_norm * squares / len(items)
 
 
 @kernel
@@ -84,13 +97,15 @@ def take_steps(
     w: FloatArray,
     change: FloatArray,
     late: FloatArray,
-) -> None:
+) -> bool:
     """Take one step for each two items of one query x, each weight times as long as the rule says.
 
-    M changes by terms x qᵀ only, so the steps need w = Mᵀx alone, which changes with them. The sum of τ q is added to
+    M changes by terms x qᵀ only, so the steps need w = Mᵀx alone, which changes with them. The sum of τ q is written to
     `change`, and that of t τ q to `late`, where t is the number of the step, `n_steps` having been taken before.
+    Return whether there was a change.
     """
-    x_norm = 0.0
+    x_norm, changed = 0.0, False
+    change[:], late[:] = 0.0, 0.0
     for j in range(len(x)):
         x_norm += x[j] * x[j]
     for t in range(len(positives)):
@@ -102,9 +117,11 @@ def take_steps(
             q_norm += q * q
         tau = weights[t] * step_length(rule[4] - score, x_norm * q_norm, rule)
         if tau != 0.0:
+            changed = True
             number = n_steps + t + 1.0
             for j in range(len(w)):
                 step = tau * (better[j] - worse[j])
                 change[j] += step
                 late[j] += number * step
                 w[j] += x_norm * step
+    return changed

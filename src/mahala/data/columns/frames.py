@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import json
 import os
 import sys
 import zlib
@@ -79,6 +80,19 @@ def text_file(path: str) -> Iterator[IO[str]]:
             yield file
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
+
+
+def json_lines(path: str) -> Iterator[tuple[int, Any]]:
+    """Yield the values in a file of JSON Lines, also .gz, with the numbers of their lines; blank lines are skipped."""
+    with text_file(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}: line {number} is not JSON ({error})") from None
+            yield number, value
 
 
 @contextmanager

@@ -19,9 +19,9 @@ _MOST_LINES = 20
 _CALLED = {
     "error": "{}-NN error",
     "balanced": "balanced {}-NN error",
-    "f1": "1 - F1 of {}-NN",
-    "roc_auc": "1 - ROC AUC of {}-NN",
-    "r2": "1 - R² of {}-NN",
+    "f1": "{}-NN error (1 - F1)",
+    "roc_auc": "{}-NN error (1 - ROC AUC)",
+    "r2": "{}-NN error (1 - R²)",
 }
 
 

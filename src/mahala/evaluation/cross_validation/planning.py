@@ -126,5 +126,6 @@ def _why_balanced(target: Target) -> str:
     return (
         f"The balanced error ranks, because over {100.0 * LOPSIDED:.0f} % of rows are of class {majority!r}: always "
         f"answering {majority!r} has an error of {percent(1.0 - counts.max() / len(target.codes))}, but a balanced "
-        f"error of {percent(1.0 - 1.0 / len(counts))}. The metric 'error' ranks by the plain error."
+        f"error of {percent(1.0 - 1.0 / len(counts))}. For the plain error, use --metric error (Python: "
+        "metric='error')."
     )

@@ -52,13 +52,16 @@ class DeferredMap:
         add_factors(x, self._left, self._right, self._n_waiting, last, late)
         return last, last - late / max(self.n_steps, 1)
 
-    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
-        """Return columns of the scores of items: by x itself, by the mean of all models, and by the last model."""
+    def scores(self, x: FloatArray, items: FloatArray) -> tuple[FloatArray, float]:
+        """Return columns of the scores of items: by x itself, by the mean of all models, and by the last model.
+
+        The second result is the squared length of x times the mean of those of the items.
+        """
         last, late = self._without_waiting(x)
         result = np.empty((len(items), 3))
-        score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
+        size = score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
         self._scored = x, last  # for `feed_query`, which comes next
-        return result
+        return result, size
 
     def _without_waiting(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM and xᵀL without the changes that wait."""
@@ -78,12 +81,11 @@ class DeferredMap:
         """Take a step for each two items of a query: the numbers of the better and the worse, and a weight."""
         last = self._scored[1] if self._scored is not None and self._scored[0] is x else self.products(x)[0]
         self._scored = None
-        change = self._right[:, self._n_waiting]
-        change[:] = 0.0
+        change, late = self._right[0, self._n_waiting], self._right[1, self._n_waiting]
         numbers = rule.scale, rule.slack, rule.upper, LARGEST_CHANGE, rule.margin
-        take_steps(x, items, *pairs, numbers, self.n_steps, last, change[0], change[1])
+        changed = take_steps(x, items, *pairs, numbers, self.n_steps, last, change, late)
         self.n_steps += len(pairs[0])
-        if change.any():
+        if changed:
             self._left[self._n_waiting] = x
             self._n_waiting += 1
         if self._n_waiting == WAITING:

@@ -30,7 +30,7 @@ MOST_UNSHOWN = 0.5
 
 
 class Search(NamedTuple):
-    """Queries with a relevant item, the items, the candidates of each query under the raw ranking, and its row."""
+    """Queries with a relevant item, the items, the candidates of each query under the plain ranking, and its row."""
 
     queries: FloatArray
     items: Any
@@ -199,7 +199,7 @@ def choose(
 ) -> tuple[int, Verdict, CrossValidation]:
     """Return the number of the expert that the judge chooses, the verdict, and the values by query.
 
-    At most half of a map that is not shown to help is used. Expert 0 is the raw ranking. `learned(rows)` learns from
+    At most half of a map that is not shown to help is used. Expert 0 is the plain ranking. `learned(rows)` learns from
     queries.
     """
     n = len(search.queries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class MapLearner:
     def __init__(self, learner: SimilarityLearner | None, n_features: int) -> None:
         self.learner: Any = OASIS("auto", margin="auto") if learner is None else clone(learner)
         if isinstance(self.learner.init, BilinearMetric):
-            raise ValueError("learner must start from the identity, which is the raw ranking, but its init is a metric")
+            raise ValueError("learner must start from the identity (the plain ranking), but its init is a metric")
         self.learner.set_params(init="identity", average=True, storage="dense", record=False)
         check_params(self.learner)
         self.learner._check_params()
@@ -58,21 +59,24 @@ class MapLearner:
             ) from error
         return model
 
-    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
-        """Return columns of the scores of items: raw, by the mean of all models, and by the last model."""
-        if isinstance(self.learned, DeferredMap):
-            return self.learned.scores(x, items)
-        last, mean = self.learned.products(x)
-        return np.column_stack([items @ x, items @ mean, items @ last])
+    def score_page(self, x: FloatArray, items: FloatArray, learned: bool) -> FloatArray:
+        """Take a page into the scale; return columns of scores: raw, and perhaps by the mean and the last model."""
+        if learned and isinstance(self.learned, DeferredMap):
+            scores, size = self.learned.scores(x, items)
+        else:
+            maps = [x, *(self.learned.products(x)[::-1] if learned else ())]
+            scores = np.column_stack([items @ mapped for mapped in maps])
+            size = float(x @ x) * float(np.vdot(items, items)) / len(items)
+        self._see_page(scores[:, 0].tolist(), math.sqrt(size))
+        return scores
 
     @property
     def gap(self) -> float:
         """The mean difference between the best and the worst raw score on a page; 1 before one was seen."""
         return float(self.learner._gap)
 
-    def see_page(self, raw: FloatArray, size: float) -> None:
+    def _see_page(self, scores: list[float], size: float) -> None:
         """Take the raw scores of a page into the scale; `size` is the mean product of the lengths of two vectors."""
-        scores = raw.tolist()
         gap = max(scores) - min(scores)
         if len(scores) == 2 and self._score is not None:
             gap = abs(scores[0] - self._score)  # the two may have been chosen because their scores are close
@@ -83,10 +87,9 @@ class MapLearner:
         """Take the scales of the scores on a page into their running means; equal scores have none."""
         if gap > 0.0 and size > 0.0:
             self._n_scales += weight
-            for name, value in (("_gap", gap), ("_size", size)):
-                mean = getattr(self.learner, name)
-                mean += (min(max(value, 1.0 / LONGEST_STEP), LONGEST_STEP) - mean) * weight / self._n_scales
-                setattr(self.learner, name, mean)
+            learner, share = self.learner, weight / self._n_scales
+            learner._gap += (min(max(gap, 1.0 / LONGEST_STEP), LONGEST_STEP) - learner._gap) * share
+            learner._size += (min(max(size, 1.0 / LONGEST_STEP), LONGEST_STEP) - learner._size) * share
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""

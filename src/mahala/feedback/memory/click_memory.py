@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
@@ -10,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.pages import add_counts, rank_rates
+from mahala.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
 from mahala.feedback.memory.remembered import digest_of
-from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, array_value, finite_array
 from mahala.support.validation import is_sparse
 
@@ -33,23 +32,28 @@ class RankRates:
 
     >>> rates = RankRates()
     >>> for clicked in ([1.0, 0.0], [1.0, 0.0], [0.0, 1.0]):
-    ...     rates.see(np.array(clicked))
-    >>> rates.of(2).round(2)
-    array([0.41, 0.28])
+    ...     clicks, expected = rates.see(np.array(clicked))
+    >>> expected.round(2)
+    array([0.44, 0.15])
     """
 
     def __init__(self) -> None:
         self.clicks, self.shown = np.zeros(RANKS), np.zeros(RANKS)
 
-    def see(self, clicks: FloatArray, weight: float = 1.0) -> None:
-        """Count the clicks on a page, numbers from 0 to 1 from the top."""
-        n = min(len(clicks), RANKS)
-        self.clicks[:n] += weight * clicks[:n]
-        self.shown[:n] += weight
+    def see(self, reactions: FloatArray, ranked: bool = True, weight: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Count the reactions on a page, from the top; return the clicks, numbers from 0 to 1, and those expected.
 
-    def of(self, n: int) -> FloatArray:
-        """Return the rates of n results from the top, all above 0."""
-        return rank_rates(self.clicks, self.shown, n, PRIOR)
+        On a page that is not ranked all results have the mean of the clicks, and nothing is counted.
+        """
+        return count_clicks(reactions, ranked, weight, self.clicks, self.shown, PRIOR)
+
+    def correct(self, n: int, better: IndexArray, weights: FloatArray) -> tuple[FloatArray, float]:
+        """Return weights of pairs on a page, corrected for the rank of the better one, and their mean change.
+
+        The page has n results. A click counts in inverse proportion to the rate of its rank, and those below the
+        median rate count 1.
+        """
+        return corrected_weights(self.clicks, self.shown, n, PRIOR, better, weights)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
@@ -61,14 +65,6 @@ class RankRates:
         if (clicks < 0.0).any() or (shown < clicks * (1.0 - 1e-9)).any():
             raise ModelFileError("'clicks' should be from 0 to the number of results 'shown' at each rank")
         self.clicks, self.shown = clicks, shown
-
-
-def page_weights(rates: FloatArray) -> FloatArray:
-    """Return weights from 0 to 1 by which clicks on results are corrected for the rates of their ranks.
-
-    A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
-    """
-    return np.asarray(np.minimum(1.0, statistics.median(rates.tolist()) / rates))
 
 
 class Bonuses(NamedTuple):
@@ -158,6 +154,13 @@ class ClickMemory:
         """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
         items, evidence = self.part(key)
         return items, evidence @ NET
+
+    def net_of(self, key: Hashable, items: Keys, scale: float) -> FloatArray:
+        """Return the net clicks of items for a query, times a scale; zeros, if they are not remembered."""
+        row = self._rows.get(digest_of(key))
+        if row is None:
+            return np.zeros(len(items))
+        return net_clicks(self._keys[row], self._counts[row], self._sizes[row], items, scale, -NET[1])
 
     def bonuses(self) -> Bonuses:
         """Return the net clicks of all items for all queries."""

@@ -1,4 +1,4 @@
-"""Gains over the raw ranking: by query in a cross-validation, and in a stream."""
+"""Gains over the plain ranking: by query in a cross-validation, and in a stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEWEST_IMPRESSIONS = 20
 
 
 class CrossValidation(NamedTuple):
-    """The nDCG of each judged query under the raw ranking and under a map that was not learned from it."""
+    """The nDCG of each judged query under the plain ranking and under a map that was not learned from it."""
 
     query: IndexArray
     raw: FloatArray

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from mahala.compiled import pages
-from mahala.compiled.pages import exponential_weights, page_losses
+from mahala.compiled.pages import exponential_weights, judge_page
 from mahala.feedback.trust.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -27,7 +27,7 @@ RATES = {"new": 0.25, "supported": 0.25, "known": 1.0, "memory": 2.0}
 # The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known, and 15 % of
 # one that known queries support.
 FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75, "memory": 0.75}
-# Known queries support the map if it has this share of their pairs more in the right order than the raw ranking, by
+# Known queries support the map if it has this share of their pairs more in the right order than the plain ranking, by
 # the lower end of the 95 % interval. That was at most 0.05 for the clicks of benchmarks/known_queries.py.
 SUPPORT = 0.06
 # What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
@@ -35,6 +35,8 @@ SUPPORT = 0.06
 PENALTIES = {"new": 0.0, "supported": 0.0, "known": 0.06, "memory": 0.02}
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
+
+_NOTHING = np.zeros(0)
 
 PagePairs = tuple[IndexArray, IndexArray, FloatArray]
 
@@ -52,7 +54,7 @@ def page_pairs(reactions: FloatArray, bias: Literal["skip-above"] | float | None
 
 
 def mixtures(cap: float) -> FloatArray:
-    """Return the shares of the scores by (raw, mean model, last model) of each expert; the first is the raw ranking.
+    """Return the shares of the scores by (raw, mean model, last model) of each expert; the first is the plain ranking.
 
     >>> mixtures(0.05)
     array([[1.  , 0.  , 0.  ],
@@ -96,23 +98,32 @@ class Hedge:
 
     def set_prior(self, prior: FloatArray) -> None:
         """Set the prior weights of the experts."""
-        self.prior, self._logs = prior, np.log(prior)
-        self._H = -float(self._logs.min())
+        self.prior, self.logs = prior, np.log(prior)
+        self._H = -float(self.logs.min())
 
     def weights(self) -> FloatArray:
         """Return the weights of the experts for the next update."""
-        return exponential_weights(self._logs, self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)), self.losses)
+        return exponential_weights(self.logs, self.eta, self.losses)
+
+    @property
+    def eta(self) -> float:
+        """The η of the next update."""
+        return self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0))
 
     def update(self, losses: FloatArray, weight: float = 1.0) -> None:
         """Count the losses of the experts, with a weight from 0 to 1; T is the sum of the weights."""
         self.losses = self.discount * self.losses + weight * losses
+        self.count(weight)
+
+    def count(self, weight: float) -> None:
+        """Count an update whose losses were added to `losses`."""
         self.n = self.discount * self.n + weight
 
     def bound(self, expert: int) -> float:
         """Return the most by which the weighted mean loss can exceed that of an expert, over all updates so far."""
         if self._H == 0.0:
             return 0.0
-        start = -self._logs[expert] / (self.rate * np.sqrt(8.0 * self._H))
+        start = -self.logs[expert] / (self.rate * np.sqrt(8.0 * self._H))
         return float(np.sqrt(self.n) * (start + self.rate * np.sqrt(self._H / 2.0)))
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
@@ -145,6 +156,7 @@ class Trust:
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
         self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
+        self._with_memory = np.column_stack([np.ones(len(self.memory)), self.memory])
         self.hedges = {
             name: Hedge(prior(len(self.memory if name == "memory" else self.experts), 0, FIRST[name]), rate, half_life)
             for name, rate in RATES.items()
@@ -175,10 +187,10 @@ class Trust:
         self,
         kind: str,
         scores: FloatArray,
-        remembered: FloatArray,
+        remembered: FloatArray | None,
         pairs: PagePairs,
         weight: float,
-        corrected: FloatArray,
+        corrected: tuple[FloatArray, float],
     ) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
@@ -186,36 +198,33 @@ class Trust:
         ----------
         kind : "new" or "known"
         scores : columns of raw scores, those of the mean and those of the last model
-        remembered : net clicks of each result, in usual differences of scores on a page
+        remembered : net clicks of each result, in usual differences of scores on a page; for known queries only
         pairs : of results on the page
         weight : that of the page
-        corrected : weights of the pairs, corrected for positions, by which experts are judged
+        corrected : weights of the pairs, corrected for positions, by which experts are judged; and their sum, as a
+            share of what it was
         """
-        positive, negative, weights = pairs
-        experts = scores @ self.experts.T
-        served = experts @ self.hedges[self._name(kind)].weights()
-        columns = {self._name(kind): experts}
-        if kind == "known":
-            columns["memory"] = served[:, np.newaxis] + np.outer(remembered, self.memory)
-            served = served + self.click_weight * remembered
-        certainty = weight * float(corrected.sum() / weights.sum())
-        for name, values in columns.items():
-            losses = page_losses(values, positive, negative, corrected)
-            losses[1:] = np.minimum(losses[1:] + PENALTIES[name], 1.0)
-            self.hedges[name].update(losses, certainty)
-        ranked = np.column_stack([scores[:, :2], served])
-        raw, mapped, loss = page_losses(ranked, positive, negative, weights).tolist()
+        name, certainty = self._name(kind), weight * corrected[1]
+        hedge, memory = self.hedges[name], self.hedges["memory"]
+        raw, mapped, loss = judge_page(
+            scores, _NOTHING if remembered is None else remembered, *pairs, corrected[0],
+            self.experts, hedge.logs, hedge.eta, hedge.losses, PENALTIES[name],
+            self._with_memory, memory.logs, memory.eta, memory.losses, PENALTIES["memory"], hedge.discount, certainty,
+        )  # fmt: skip
+        hedge.count(certainty)
+        if remembered is not None:
+            memory.count(certainty)
         self._gains[kind].add(raw - loss)
         if kind == "known":
             self._support.add(weight * (raw - mapped))
-        return float(loss)
+        return loss
 
     def learned_share(self, kind: str) -> float:
         """Return the share of the learned map in what is served."""
         return float(1.0 - self.shares(kind)[0])
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return the verdicts on the gains over the raw ranking, where there were impressions."""
+        """Return the verdicts on the gains over the plain ranking, where there were impressions."""
         return {kind: sums.verdict(self.learned_share(kind)) for kind, sums in self._gains.items() if sums.n}
 
     def _parts(self) -> dict[str, Part]:

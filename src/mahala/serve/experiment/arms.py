@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 LEARNED, PLAIN, MIXED = "learned", "plain", "mixed"
-MODES = ("plain", "interleave")
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ class Control:
             raise ValueError(f"control: share must be a number, got {control.share!r:.40}")
         if not 0.0 <= control.share <= 0.5:
             raise ValueError(f"control: share must be 0 to 0.5, got {control.share:g}")
-        if control.mode not in MODES:
+        if control.mode not in ("plain", "interleave"):
             raise ValueError(f"control: mode must be plain or interleave, got {control.mode!r:.40}")
         return control
 
@@ -53,14 +52,11 @@ class Control:
         >>> sum(control.arm("films", f"u{number}") == "plain" for number in range(1000))
         90
         """
-        digest = hashlib.blake2b(who.encode("utf-8", "surrogatepass"), digest_size=8, person=_salt(collection)).digest()
+        salt = hashlib.blake2b(collection.encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(who.encode("utf-8", "surrogatepass"), digest_size=8, person=salt).digest()
         if int.from_bytes(digest, "big") >= self.share * 2.0**64:
             return LEARNED
         return PLAIN if self.mode == "plain" else MIXED
-
-
-def _salt(collection: str) -> bytes:
-    return hashlib.blake2b(collection.encode(), digest_size=16).digest()
 
 
 def started(settings: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,13 +115,8 @@ def _of_impressions(connection: Any, collection: Collection, control: Control) -
     for user, version, body in connection.execute(query.order_by(log.c.place)):
         all_plain = all_plain and version == 0
         if not all_plain:
-            yield _impression(user, version, body)
-
-
-def _impression(user: str | None, version: int, body: Mapping[str, Any]) -> Outcome:
-    id = body.get("query_id")
-    clicks = [value > 0.0 for value in body["clicked"]]
-    return outcome(PLAIN if version == 0 else LEARNED, user, body["query"] if id is None else id, clicks)
+            id, clicks = body.get("query_id"), [value > 0.0 for value in body["clicked"]]
+            yield outcome(PLAIN if version == 0 else LEARNED, user, body["query"] if id is None else id, clicks)
 
 
 def outcome(

@@ -6,7 +6,6 @@ Searches of one user are not independent: users are the units, and a search with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,16 +38,6 @@ class Sample:
     n: FloatArray
     sums: FloatArray
     squares: FloatArray
-
-    @classmethod
-    def of(cls, outcomes: Iterable[Iterable[float]]) -> Sample:
-        """Return the sample of the outcomes of each unit.
-
-        >>> Sample.of([[1.0, 0.0], [0.5]]).mean
-        0.5
-        """
-        rows = [np.fromiter(unit, dtype=np.float64) for unit in outcomes]
-        return cls(*(np.array([f(row) for row in rows], dtype=np.float64) for f in (len, np.sum, lambda y: y @ y)))
 
     @property
     def size(self) -> float:

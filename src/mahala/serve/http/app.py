@@ -12,12 +12,12 @@ from starlette.routing import BaseRoute
 
 import mahala
 from mahala.serve.http.guard import Guard, ServerSettings
-from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
+from mahala.serve.http.metrics import Metrics
+from mahala.serve.http.middleware import Envelope, Load, handle_errors, problem
 from mahala.serve.http.openapi import document
 from mahala.serve.http.quick_route import GuardedRoute
 from mahala.serve.http.responses import Health, Ready
 from mahala.serve.http.routes.collections import add_items, add_models, add_search
-from mahala.serve.http.routes.control import add_control
 from mahala.serve.http.routes.events import add_events
 from mahala.serve.http.routes.feedback import add_feedback
 from mahala.serve.http.routes.rerank import add_rerank
@@ -55,7 +55,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    for add in (add_search, add_events, add_feedback, add_items, add_models, add_control, add_rerank):
+    for add in (add_search, add_events, add_feedback, add_items, add_models, add_rerank):
         add(app, service, guard)
     app.router.routes.extend(pages)
     document(app, needs_keys=settings.needs_keys)
@@ -71,5 +71,6 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
         hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, at_once=settings.at_once)
+    app.state.load = Load(settings.at_once, metrics.requests.labels("POST", "none", "503").inc)
+    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, load=app.state.load)
     return app

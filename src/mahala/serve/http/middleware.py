@@ -1,29 +1,23 @@
-"""What surrounds every request: limits on bodies and load, security headers, metrics, a log, errors by RFC 9457."""
+"""What surrounds every request: limits on bodies and load, security headers, a log, errors by RFC 9457."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
-from mahala.serve.http.routes.control import control_gauges
+from mahala.serve.http.metrics import Metrics
 from mahala.serve.http.schemas import TAGS
-from mahala.serve.service import Service
 from mahala.serve.store.database import Conflict, Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")
@@ -31,7 +25,7 @@ requests_log = logging.getLogger("mahala.serve.requests")
 
 # Nothing is loaded, nothing is framed, no form is sent elsewhere; the page has a policy of its own.
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-_HEADERS = {
+HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
@@ -42,18 +36,8 @@ _HEADERS = {
 BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
 # Requests whose answers begin in one turn of the event loop: sockets are looked at between two turns.
 TURN = 8
-# Answered at any load, before others: they use neither the database nor a thread.
-_ALWAYS = ("/health", "/ready")
-# Upper bounds of the buckets of a time, in seconds.
-_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.06, 0.1, 0.25, 1.0, 5.0)
-# Gauges of a collection, the keys of its status that they show, and what they are.
-_GAUGES = (
-    ("items", "items", "Items that are found."),
-    ("graph_items", "graph", "Items in the graph by which a search finds candidates; 0: it reads all items."),
-    ("log_entries", "logged", "Entries that were ever written to the log."),
-    ("served_version", "version", "Version of the models that is served."),
-    ("learned_entries", "learned", "Entries of the log up to which the served version has learned."),
-)
+# Answered to everyone at any load, before others: they use neither the database nor a thread.
+ALWAYS = ("/health", "/ready")
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
@@ -119,45 +103,24 @@ def _words(message: str) -> str:
     return message.removeprefix("Value error, ").replace("dictionary or object to extract fields from", "object")
 
 
-class Metrics(Collector):
-    """Requests by route and status with their times, and gauges of the collections."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._registry = registry = CollectorRegistry()
-        labels = ["method", "route", "status"]
-        self.requests = Counter("mahala_requests", "Requests by route and status.", labels, registry=registry)
-        self.seconds = Histogram(
-            "mahala_request_seconds", "Time to answer.", ["route"], buckets=_BOUNDS, registry=registry
-        )
-        registry.register(self)
-
-    def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
-        registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # what all processes have counted is in files
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            registry.register(self)
-        return generate_latest(registry)
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of the collections."""
-        statuses = {name: self._service.served(name).status() for name in self._service.names()}
-        for gauge, key, text in _GAUGES:
-            family = GaugeMetricFamily(f"mahala_{gauge}", text, labels=["collection"])
-            for name, status in statuses.items():
-                family.add_metric([name], status[key])
-            yield family
-        yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
-        yield from control_gauges(self._service)
-
-
 class Refused(Exception):
     """The answer to a request that does not reach the app; None if there is no one to answer."""
 
     def __init__(self, answer: JSONResponse | None) -> None:
         self.answer = answer
+
+
+class Load:
+    """Requests that are being answered, and that wait for a turn of the event loop; `at_once` of each at most."""
+
+    def __init__(self, at_once: int, count_refused: Callable[[], object]) -> None:
+        self.at_once, self.count_refused = at_once, count_refused
+        self.n_answered = self.n_waiting = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more requests are refused."""
+        return self.n_answered >= self.at_once or self.n_waiting >= self.at_once
 
 
 class Envelope:
@@ -167,9 +130,9 @@ class Envelope:
     by clients that send slowly. HEAD is answered as GET. Requests are logged without bodies, queries or headers.
     """
 
-    def __init__(self, app: Any, metrics: Metrics, largest: int, at_once: int) -> None:
-        self.app, self.metrics, self.largest, self.at_once = app, metrics, largest, at_once
-        self._n_requests = self._n_bytes = 0  # that are being answered, and of bodies in memory
+    def __init__(self, app: Any, metrics: Metrics, largest: int, load: Load) -> None:
+        self.app, self.metrics, self.largest, self.load = app, metrics, largest, load
+        self._n_bytes = 0  # of bodies in memory
         self._n_begun = 0  # in this turn of the event loop
         self._later: deque[asyncio.Future[None]] = deque()
 
@@ -187,11 +150,16 @@ class Envelope:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 names = {name.lower() for name, _ in message["headers"]}
-                added = [(name, value) for name, value in _HEADERS.items() if name not in names]
+                added = [(name, value) for name, value in HEADERS.items() if name not in names]
                 message = message | {"headers": [*message["headers"], *added]}
             elif is_head and message["type"] == "http.response.body":
                 message = message | {"body": b""}
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:  # of uvloop; with asyncio's loop, nothing is raised
+                if "handler is closed" not in str(error):
+                    raise
+                status = 499
 
         try:
             await self._answer(scope, receive, sent)
@@ -210,15 +178,15 @@ class Envelope:
             requests_log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] in _ALWAYS:
+        if scope["path"] in ALWAYS:
             await self.app(scope, receive, send)
             return
         body = bytearray()
         try:
             await self._read(scope, receive, body)
             await self._turn()
-            if self._n_requests >= self.at_once:
-                raise _overloaded(f"{self.at_once} requests are being answered already")
+            if self.load.n_answered >= self.load.at_once:
+                raise _overloaded(f"{self.load.at_once} requests are being answered already")
             first: dict[str, Any] | None = {"type": "http.request", "body": bytes(body), "more_body": False}
 
             async def received() -> Any:
@@ -226,11 +194,11 @@ class Envelope:
                 message, first = first, None
                 return message or await receive()  # which waits until the client has gone
 
-            self._n_requests += 1
+            self.load.n_answered += 1
             try:
                 await self.app(scope, received, send)
             finally:
-                self._n_requests -= 1
+                self.load.n_answered -= 1
         finally:
             self._n_bytes -= len(body)
 
@@ -242,6 +210,7 @@ class Envelope:
         self._n_begun += 1
         if self._n_begun > TURN:
             self._later.append(loop.create_future())
+            self.load.n_waiting = len(self._later)
             await self._later[-1]
 
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -249,6 +218,7 @@ class Envelope:
         for _ in range(self._n_begun):
             if not (future := self._later.popleft()).done():  # cancelled
                 future.set_result(None)
+        self.load.n_waiting = len(self._later)
         if self._n_begun:
             loop.call_soon(self._next_turn, loop)
 

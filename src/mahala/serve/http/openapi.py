@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from mahala.serve.http.middleware import ALWAYS
 from mahala.serve.http.responses import Problem
 
-_PUBLIC = ("/health", "/ready")
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
 _KEY = {"type": "http", "scheme": "bearer", "description": "A key of `mahala serve key create`."}
@@ -43,7 +43,7 @@ def _describe(path: str, operation: dict[str, Any], needs_keys: bool) -> None:
     codes = [code for code in responses if code >= "400"]
     if path != "/health":
         codes += ["503"]
-    if path not in _PUBLIC:
+    if path not in ALWAYS:
         operation["security"] = [{"key": []}] if needs_keys else [{"key": []}, {}]
         codes += ["401", "403", "429"] if needs_keys else ["403", "429"]
     if "{name}" in path:

@@ -7,15 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from mahala.serve.searches import Reranked
+
 # Of routes: what else they return.
 CONFLICT: dict[int | str, Any] = {409: {"description": "It contradicts what is there."}}
 IMAGE: dict[int | str, Any] = {200: {"content": {"image/*": {"schema": {"type": "string"}}}}}
 LINES: dict[int | str, Any] = {200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}}
-
-
-_LOGGED = {"application/json": {"schema": {"$ref": "#/components/schemas/Logged"}}}
-# Of feedback: nothing of it was written.
-LOGGED: dict[int | str, Any] = {200: {"description": "Nothing was written.", "content": _LOGGED}}
 
 
 class Response(BaseModel, extra="allow"):
@@ -57,21 +54,13 @@ class Searched(Response):
     plain: list[Found] | None = None
 
 
-class RerankedCandidate(Response):
-    """A candidate with its new score, and its position among those given, from 0."""
-
-    id: str
-    score: float
-    position: int
-
-
 class RerankedList(Response):
     """The candidates, best first, and what else a search returns."""
 
     version: int
     search_id: str
     arm: str | None
-    results: list[RerankedCandidate]
+    results: list[Reranked]
 
 
 class Contribution(Response):
@@ -168,17 +157,6 @@ class Status(Response):
     taught: dict[str, Any] | None
 
 
-class KeptVersion(Response):
-    """A version of the models, and the entries of the log up to which it has learned (`place`)."""
-
-    version: int
-    place: int
-    generation: int
-    ready: bool
-    created: float
-    status: dict[str, Any]
-
-
 class Spectrum(Response):
     """Singular values of M - I, largest first, for new and for known queries."""
 
@@ -200,6 +178,10 @@ class Logged(Response):
 
     places: list[int | None]
     problems: list[EntryProblem]
+
+
+# Of feedback: nothing of it was written.
+LOGGED: dict[int | str, Any] = {200: {"description": "Nothing was written.", "model": Logged}}
 
 
 class Question(Response):

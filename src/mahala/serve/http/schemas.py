@@ -9,17 +9,17 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, FiniteFloat
 
+from mahala.data.event_files import REFUSED
+
 # The routes of a collection.
 COLLECTION = "/v1/collections/{name}"
 # Limits on one request; that on its bytes is in `ServerSettings`.
 WIDEST, PAGE, BATCH, ITEMS = 16_384, 200, 500, 1000
 _PAYLOAD, _DEPTH = 65_536, 16
-# Characters that not every database takes.
-_REFUSED = re.compile("[\x00\ud800-\udfff]")
 
 
 def _text(value: str) -> str:
-    if _REFUSED.search(value):
+    if REFUSED.search(value):
         raise ValueError("text must have neither NUL nor half of a surrogate pair")
     return value
 

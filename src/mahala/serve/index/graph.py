@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from mahala.serve.index.item_index import Candidates, Index
 from mahala.serve.index.served_collection import ServedCollection
 from mahala.serve.store.database import Database, Unavailable
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import FloatArray, IndexArray, slices
 from mahala.support.files import whole_file
 
 log = logging.getLogger("mahala.serve")
@@ -71,10 +71,10 @@ def extended(index: Index, before: Graph | None, stop: threading.Event) -> Graph
         graph = faiss.clone_index(before.graph)
         new = rows[rows > before.last]
         every = np.concatenate([before.rows, new])
-    for start in range(0, len(new), _BLOCK):
+    for part in slices(len(new), _BLOCK):
         if stop.is_set():
             return None
-        graph.add(_singles(index, new[start : start + _BLOCK]))
+        graph.add(_singles(index, new[part]))
     return Graph(graph, every)
 
 
@@ -107,8 +107,8 @@ def _faiss() -> Any:
 def _digest(index: Index, rows: IndexArray) -> str:
     """Return a number for the vectors of rows; raise KeyError if one is not there."""
     number = 0
-    for start in range(0, len(rows), _BLOCK):
-        number = zlib.crc32(_singles(index, rows[start : start + _BLOCK]).tobytes(), number)
+    for part in slices(len(rows), _BLOCK):
+        number = zlib.crc32(_singles(index, rows[part]).tobytes(), number)
     return str(number)
 
 
@@ -173,10 +173,10 @@ def in_pgvector(database: Database, index: Index, before: object, stop: threadin
         connection.execute(sa.text(f"CREATE TABLE IF NOT EXISTS {table} {columns}"))
         written = {row for (row,) in connection.execute(sa.text(f"SELECT row FROM {table}"))}
         new = [row for row in rows.tolist() if row not in written]
-        for start in range(0, len(new), _BLOCK):
+        for part in slices(len(new), _BLOCK):
             if stop.is_set():
                 return None
-            block = new[start : start + _BLOCK]
+            block = new[part]
             vectors = [str(vector) for vector in index.vectors(block).tolist()]
             values = [{"row": row, "vector": vector} for row, vector in zip(block, vectors, strict=True)]
             connection.execute(sa.text(f"INSERT INTO {table} VALUES (:row, CAST(:vector AS vector))"), values)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mahala.compiled.search.quantised import kth_largest, quantised, score_bounds
 from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.rows import Items
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import FloatArray, IndexArray, slices
 
 # Results up to which the best are found in one pass over the bounds.
 _FEW = 64
@@ -242,9 +242,8 @@ def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) 
 def _scores(X: NDArray[np.float32], rows: IndexArray, query: FloatArray) -> FloatArray:
     """Return the inner products of rows with a query; equal rows have equal ones, which BLAS does not promise."""
     scores = np.empty(len(rows))
-    for start in range(0, len(rows), BLOCK):
-        part = rows[start : start + BLOCK]
-        scores[start : start + BLOCK] = (X[part] * query).sum(axis=1)
+    for part in slices(len(rows), BLOCK):
+        scores[part] = (X[rows[part]] * query).sum(axis=1)
     return scores
 
 

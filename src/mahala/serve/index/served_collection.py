@@ -49,7 +49,7 @@ class ServedModel(NamedTuple):
         return query.vector if self.maps is None else self.maps.embed(query.vector, query.id)
 
 
-PLAIN = ServedModel(0, None, {})
+PLAIN_MODEL = ServedModel(0, None, {})
 
 
 class JudgedPairs:
@@ -92,7 +92,7 @@ class ServedCollection:
         self.collection = collection
         self.index = Index(collection.name, collection.width, collection.n_rows)
         self.pairs = JudgedPairs(collection.name)
-        self.model = PLAIN
+        self.model = PLAIN_MODEL
         self._stamp: tuple[int, int | None, int, str] | None = None
         self._lock = threading.Lock()
 
@@ -111,10 +111,10 @@ class ServedCollection:
     def _read_model(collection: Collection, checkpoints: Checkpoints) -> ServedModel:
         """Return the version to serve; one in which nothing was learned is the plain ranking under its number."""
         if collection.pinned == 0 or collection.version == 0:
-            return PLAIN
+            return PLAIN_MODEL
         served = checkpoints.served(collection.name, collection.served_learner)
         if served is None:
-            return PLAIN
+            return PLAIN_MODEL
         version, data = served
         maps = None if data is None else QueryMaps.from_arrays(load(data))
         return ServedModel(version.version, maps, version.status, version.place)

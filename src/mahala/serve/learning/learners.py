@@ -22,7 +22,7 @@ from mahala.serve.learning.taught import Answer, Taught, from_bytes, kept, taugh
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import NAME, Collection, LogEntry
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import check_params
 
@@ -104,26 +104,30 @@ class Learners:
             for name in self.adapters
         }
 
-    def learn(self, entries: Sequence[LogEntry], vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+    def learn(self, entries: Sequence[LogEntry], vectors: Callable[[Sequence[int]], RealArray]) -> None:
         """Learn from the next entries of the log, at least one."""
-        rows = sorted({row for entry in entries for row in entry.rows})
+        shown = np.array([row for entry in entries for row in entry.shown], dtype=np.uint64)
+        clicked = np.array([reaction for entry in entries for reaction in entry.clicked], dtype=np.float64)
+        rows = sorted({entry.query for entry in entries if entry.query is not None}.union(shown.tolist()))
         X, place = vectors(rows), {row: at for at, row in enumerate(rows)}
-        queries: list[Any] = [entry.vector if entry.query is None else X[place[entry.query]] for entry in entries]
+        at = np.searchsorted(rows, shown)
+        named = [entry.vector if entry.query is None else X[place[entry.query]] for entry in entries]
+        queries = np.array(named, dtype=np.float64)
         for adapter in self.adapters.values():
-            adapter.expect(np.array(queries))
+            adapter.expect(queries)
+        start = 0
         for entry, query in zip(entries, queries, strict=True):
-            self._learn(entry, query, X[[place[row] for row in entry.shown]])
+            part = slice(start, start := start + len(entry.shown))
+            signals = None if entry.signals is None else check_signals(entry.signals, len(entry.shown))
+            items, ranked = X[at[part]].astype(np.float64), entry.kind == "impression"
+            page = Page(query, items, clicked[part], shown[part], entry.query_id, entry.user, ranked, signals)
+            self._learn(entry, page)
 
-    def _learn(self, entry: LogEntry, query: FloatArray, shown: FloatArray) -> None:
-        signals = None if entry.signals is None else check_signals(entry.signals, len(shown))
-        page = Page(
-            query, shown, np.array(entry.clicked, dtype=np.float64), np.array(entry.shown, dtype=np.uint64),
-            entry.query_id, entry.user, entry.kind == "impression", signals,
-        )  # fmt: skip
+    def _learn(self, entry: LogEntry, page: Page) -> None:
         right = {}
         for name, adapter in self.adapters.items():
             if entry.kind == "judgment":
-                gain = _ndcg_gain(adapter.embed(query, entry.query_id), query, shown, entry.clicked)
+                gain = _ndcg_gain(adapter.embed(page.query, entry.query_id), page.query, page.items, entry.clicked)
                 if np.isfinite(gain):
                     self.sums[name]["judged"].add(gain)
             try:
@@ -141,7 +145,7 @@ class Learners:
             self._taught = None
         self.place = entry.place
 
-    def teach(self, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+    def teach(self, vectors: Callable[[Sequence[int]], RealArray]) -> None:
         """Fit the map that answers about items teach, which is added to the maps of all learners."""
         if self._taught is None:
             self.answers = kept(self.answers)

@@ -12,7 +12,7 @@ import numpy as np
 from mahala.feedback.teacher import Teacher
 from mahala.feedback.trust.gains import RunningGain
 from mahala.serve.store.rows import LogEntry
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, RealArray
 
 # The last answers that a map is fitted to, in all and of one user, and those that a checkpoint holds: so many that it
 # does not matter when checkpoints were written.
@@ -64,7 +64,7 @@ class Taught(NamedTuple):
     status: dict[str, Any]
 
 
-def taught(answers: Sequence[Answer], vectors: Callable[[Sequence[int]], FloatArray]) -> Taught:
+def taught(answers: Sequence[Answer], vectors: Callable[[Sequence[int]], RealArray]) -> Taught:
     """Fit a map to answers; it depends on them and on the vectors of items alone.
 
     M is the matrix of a `Teacher` for the items at length 1. Each answer is first predicted from the earlier
@@ -72,7 +72,7 @@ def taught(answers: Sequence[Answer], vectors: Callable[[Sequence[int]], FloatAr
     """
     answers = answers[-MOST_ANSWERS:]
     rows = sorted({row for answer in answers for row in answer[:3]})
-    X = vectors(rows) if rows else np.zeros((0, 1))
+    X = np.asarray(vectors(rows) if rows else np.zeros((0, 1)), dtype=np.float64)
     X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny)
     gain = RunningGain()
     change = None

@@ -11,6 +11,12 @@ import sqlalchemy as sa
 from mahala.serve.store.database import Conflict, Unknown, collections, log
 from mahala.serve.store.rows import LogEntry
 
+# What is read of an entry as the driver has it; the body is text then.
+ENTRY = (
+    log.c.kind, sa.type_coerce(sa.cast(log.c.body, sa.Text), sa.types.NullType()),
+    sa.type_coerce(log.c.vector, sa.types.NullType()), log.c.user, log.c.version, log.c.at, log.c.key, log.c.place,
+)  # fmt: skip
+
 
 class KeyReused(Conflict):
     """An idempotency key was sent before, with something else."""
@@ -27,8 +33,8 @@ def append_groups(connection: Any, name: str, groups: Sequence[Sequence[LogEntry
     keys = [entry.key for entries in groups for entry in entries if entry.key is not None]
     logged: dict[str | None, LogEntry] = {}  # entries by their keys
     for part in blocks(keys):
-        query = sa.select(log).where(log.c.collection == name, log.c.key.in_(part))
-        logged |= {row.key: LogEntry.of(row) for row in connection.execute(query)}
+        query = sa.select(*ENTRY).where(log.c.collection == name, log.c.key.in_(part))
+        logged |= {entry.key: entry for entry in LogEntry.of_rows(fetched(connection, query))}
     new: list[dict[str, Any]] = []
     results: list[list[int] | Exception] = []
     for entries in groups:
@@ -63,6 +69,11 @@ def raised(connection: Any, name: str, **by: int) -> dict[str, int]:
     if now is None:
         raise Unknown(f"there is no collection {name!r}")
     return {column: int(value) - n for (column, n), value in zip(by.items(), now, strict=True)}
+
+
+def fetched(connection: Any, query: Any) -> list[Any]:
+    """Return the rows of a query as tuples of the driver: SQLAlchemy takes as long for its own as the driver does."""
+    return list(connection.execute(query).cursor.fetchall())
 
 
 def blocks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:

@@ -6,7 +6,8 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,8 +23,9 @@ KEPT = 4
 _PIECE, _PAUSE = 2**19, 0.004
 
 
-class Version(NamedTuple):
-    """A version of the models: its place in the log, and the status of each learner."""
+@dataclass(frozen=True)
+class Version:
+    """A version of the models, the entries of the log up to which it has learned (`place`), and their status."""
 
     version: int
     place: int

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
-from mahala.serve.store.appends import append_groups, blocks, raised
+from mahala.serve.store.appends import ENTRY, append_groups, blocks, fetched, raised
 from mahala.serve.store.database import (
     Conflict,
     Database,
@@ -23,9 +24,8 @@ from mahala.serve.store.database import (
     searches,
 )
 from mahala.serve.store.events import Events, append_events
-from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
+from mahala.serve.store.rows import NAME, Collection, Items, LogEntry, NewItem, to_blob
 from mahala.serve.store.searches import Search, add_searches, delete_reactions
-from mahala.support.arrays import FloatArray
 
 # Rows that are read at a time.
 BLOCK = 2000
@@ -49,8 +49,8 @@ class Store:
     >>> store = Store(tempfile.mkdtemp() + "/mahala.db")
     >>> store.create("films", width=2, settings={})
     >>> store.put_items("films", [NewItem("alien", np.array([1.0, 0.0]), {"year": 1979})])
-    >>> [(item.id, item.payload) for item in store.changed_items("films", 0)]
-    [('alien', {'year': 1979})]
+    >>> [(block.ids, block.payloads) for block in store.changed_blocks("films", 0)]
+    [(('alien',), [{'year': 1979}])]
     >>> store.append("films", [LogEntry("impression", shown=[0], clicked=[1.0], query=0, key="k")])
     [1]
     """
@@ -126,11 +126,6 @@ class Store:
         live = (items.c.collection == name) & items.c.live & items.c.id.in_(ids)
         return int(connection.execute(items.update().where(live).values(live=False, change=change)).rowcount)
 
-    def changed_items(self, name: str, after: int) -> Iterator[Item]:
-        """Yield the rows that changed after a change number, in the order of the changes."""
-        for block in self.changed_blocks(name, after):
-            yield from map(Item, *block)
-
     def changed_blocks(self, name: str, after: int) -> Iterator[Items]:
         """Yield the rows that changed after a change number, in the order of the changes, many at a time."""
         row = 2**62  # those of one change may be in two blocks
@@ -147,17 +142,17 @@ class Store:
             if len(rows) < BLOCK:
                 return
 
-    def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
-        """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
+    def vectors(self, name: str, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Return the vectors of rows, one or more; raise KeyError if one is not there."""
         blobs: dict[int, bytes] = {}
         with self.database.reading() as connection:
             for part in blocks(sorted(set(rows)), BLOCK):
                 # In the text of the statement: many parameters take longer than to read the rows.
                 named = sa.text(f'{items.name}."row" IN ({",".join(str(int(row)) for row in part)})')
-                blobs.update(connection.execute(sa.select(*_VECTOR).where(items.c.collection == name, named)).all())
+                blobs.update(fetched(connection, sa.select(*_VECTOR).where(items.c.collection == name, named)))
         if missing := set(rows) - blobs.keys():
             raise KeyError(f"there is no row {min(missing)} in {name!r}")
-        return from_blob(b"".join(blobs[row] for row in rows)).reshape(len(rows), -1)
+        return np.frombuffer(b"".join([blobs[row] for row in rows]), dtype="<f4").reshape(len(rows), -1)
 
     def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Write entries to the log; return the place of each, which is durable.
@@ -196,15 +191,16 @@ class Store:
         """Yield the entries after a place, in order; all, or the judged pairs."""
         while limit is None or limit > 0:
             n = BLOCK if limit is None else min(BLOCK, limit)
-            query = sa.select(log).where(log.c.collection == name, log.c.place > after).order_by(log.c.place).limit(n)
+            later = log.c.collection == name, log.c.place > after
+            query = sa.select(*ENTRY).where(*later).order_by(log.c.place).limit(n)
             if kind is not None:
                 query = query.where(sa.text(f"kind = '{kind}'"))  # as the index says it
             with self.database.reading() as connection:
-                rows = connection.execute(query).all()
-            yield from map(LogEntry.of, rows)
-            if len(rows) < n:
+                entries = LogEntry.of_rows(fetched(connection, query))
+            yield from entries
+            if len(entries) < n:
                 return
-            after, limit = rows[-1].place, None if limit is None else limit - len(rows)
+            after, limit = entries[-1].place, None if limit is None else limit - n
 
     def forget_user(self, name: str, user: str) -> int:
         """Delete what a user did and searched for, and have the models learned again without it; return how many."""

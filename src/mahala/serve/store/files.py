@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.data.columns.frames import read_frame
+from mahala.data.columns.frames import json_lines, read_frame
 from mahala.data.search_files import read_vectors
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.store.collection_store import Store
@@ -51,7 +51,11 @@ def read_items(
             raise ValueError("--vectors names a column of a .parquet file, but the vectors are an .npy file: omit it")
         lines, array = (next(path for path in files if path.suffix.lower() == suffix) for suffix in (".jsonl", ".npy"))
         X, _ = read_vectors(array)
-        payloads = list(_lines(lines))
+        payloads = []
+        for number, payload in json_lines(str(lines)):
+            if not isinstance(payload, dict):
+                raise ValueError(f"{lines}: line {number} must be an object {{...}}")
+            payloads.append(payload)
         key = id or "id"
         ids = np.array([str(one.get(key, row)) for row, one in enumerate(payloads)], dtype=object)
         if len(payloads) != len(X):
@@ -90,18 +94,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and value != value:
         return None
     return value if isinstance(value, bool | int | float | str | None) else str(value)
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                given = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}: line {number} is not JSON: {error}") from None
-            if not isinstance(given, dict):
-                raise ValueError(f"{path}: line {number} must be an object {{...}}")
-            yield given
 
 
 def collection_name(path: Path) -> str:
@@ -143,16 +135,18 @@ def export(store: Store, name: str, folder: Path) -> int:
     """
     width = store.collection(name).width
     folder.mkdir(parents=True, exist_ok=True)
-    rows = sorted(store.changed_items(name, 0))
-    n = 0
+    # A row that is changed meanwhile comes twice: the last one counts.
+    latest = {row[0]: row for block in store.changed_blocks(name, 0) for row in zip(*block, strict=True)}
+    rows = [latest[number] for number in sorted(latest)]
+    vectors, n = [vector for _, _, vector, *_ in rows], 0
     with whole_file(folder / "log.jsonl") as path, open(path, "w", encoding="utf-8") as file:
         for n, line in enumerate(log_lines(store, name), start=1):  # noqa: B007
             file.write(line)
     with whole_file(folder / "items.npy") as path, open(path, "wb") as binary:
-        np.save(binary, np.array([item.vector for item in rows], dtype=np.float32).reshape(len(rows), width))
+        np.save(binary, np.array(vectors, dtype=np.float32).reshape(len(rows), width))
     with whole_file(folder / "items.jsonl") as path, open(path, "w", encoding="utf-8") as file:
-        for item in rows:
-            file.write(json.dumps({"id": item.id, "payload": item.payload, "live": item.live}) + "\n")
+        for _, id, _, payload, live, _ in rows:
+            file.write(json.dumps({"id": id, "payload": payload, "live": live}) + "\n")
     return n
 
 

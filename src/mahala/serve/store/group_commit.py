@@ -60,20 +60,13 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
 
-    async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
-        """Return the places of the entries in the log of a collection, once they are durable."""
-        return list(await self._put(name, entries))
-
-    async def append_events(self, name: str, events: Events) -> list[int | str]:
-        """Return the place of each reaction in the log, or why it is ignored, once all are durable."""
-        return list(await self._put(name, events))
-
-    async def _put(self, name: str, group: Sequence[LogEntry] | Events) -> Any:
+    async def append(self, name: str, group: Sequence[LogEntry] | Events) -> list[Any]:
+        """Return the place in the log of each entry or reaction, or why a reaction is ignored, once all are durable."""
         if self._stopping.is_set():
             raise Unavailable("the service is stopping: nothing was written")
         if not self._admit(len(group)):
             raise Unavailable(f"{self._n_waiting:,} entries wait to be written already: try again later")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._queue.put((name, group, future))
         return await future
 

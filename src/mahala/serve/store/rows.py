@@ -39,19 +39,8 @@ class Collection(NamedTuple):
         return str(self.settings.get("served") or next(iter(self.settings.get("learners") or ["adapter"])))
 
 
-class Item(NamedTuple):
-    """A row of a collection. The item with an id is the live row that has it."""
-
-    row: int
-    id: str
-    vector: NDArray[np.float32]
-    payload: dict[str, Any]
-    live: bool
-    change: int
-
-
 class Items(NamedTuple):
-    """The fields of many items."""
+    """Rows of a collection, a field of each row. The item with an id is the live row that has it."""
 
     rows: Sequence[int]
     ids: Sequence[str]
@@ -111,11 +100,16 @@ class LogEntry:
         }
 
     @classmethod
-    def of(cls, row: Any) -> LogEntry:
-        """Return the entry of a row of the log."""
-        vector = None if row.vector is None else from_blob(row.vector)
-        columns = {name: getattr(row, name) for name in ("kind", "user", "at", "version", "key", "place")}
-        return cls(**row.body, **columns, vector=vector)
+    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[LogEntry]:
+        """Return the entries of rows of the log, whose columns are those of `appends.ENTRY`."""
+        bodies = json.loads(f"[{','.join([row[1] for row in rows])}]")
+        return [
+            cls(
+                kind, body["shown"], body["clicked"], body["query"], None if vector is None else from_blob(vector),
+                body["query_id"], user, version, at, key, place, body.get("signals"),
+            )
+            for body, (kind, _, vector, user, version, at, key, place) in zip(bodies, rows, strict=True)
+        ]  # fmt: skip
 
     def same(self, other: LogEntry) -> bool:
         """Return whether two entries are equal but for their times and versions."""

@@ -34,6 +34,7 @@ from mahala.serve.index.causes import RECENT, causes
 from mahala.serve.index.item_index import Found
 from mahala.serve.searches import search_in_arm
 from mahala.serve.service import Service
+from mahala.serve.store.checkpoints import Version as KeptVersion
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
 from mahala.serve.store.keys import ApiKey
@@ -114,11 +115,11 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
             return service.search(name, query, given.k, given.filter, plain, user)
 
         # Who sees both rankings is in no arm.
-        shown = search_in_arm(service, name, user, query, given.k, ranking, compared=not given.plain)
-        result = {"version": shown.version, "search_id": shown.id, "arm": shown.arm, "results": _listed(shown.found)}
+        search, found = search_in_arm(service, name, user, query, given.k, ranking, compared=not given.plain)
+        search["results"] = _listed(found)
         if given.plain:
-            result["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
-        return result
+            search["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
+        return search
 
     async def search(
         name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
@@ -237,16 +238,21 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
         served = service.served(name)
         return {"version": served.model.version, **served.spectrum(n)}
 
-    @app.get(f"{COLLECTION}/versions", **reader, response_model=list[responses.KeptVersion])
-    def versions(name: Name) -> list[dict[str, Any]]:
+    @app.get(f"{COLLECTION}/versions", **reader, response_model=list[KeptVersion])
+    def versions(name: Name) -> list[KeptVersion]:
         """List the versions that are kept, the newest first."""
-        return [version._asdict() for version in service.versions(name)]
+        return service.versions(name)
 
     @app.put(f"{COLLECTION}/versions/served", **admin, response_model=responses.Status)
     def pin(name: Name, given: VersionBody) -> dict[str, Any]:
         """Roll back to a version that is kept, or follow the newest; learning continues."""
         service.pin(name, given.version)
         return service.status(name)
+
+    @app.get(f"{COLLECTION}/control", **reader, response_model=responses.ControlReport)
+    def control(name: Name) -> dict[str, Any]:
+        """Return what people did with the learned ranking and with the plain one, and the difference."""
+        return service.reports.of(service.served(name).collection)
 
     @app.delete(f"{COLLECTION}/users/{{user:path}}", **admin, response_model=responses.Count)
     def forget(name: Name, user: UserId) -> dict[str, int]:

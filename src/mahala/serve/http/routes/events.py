@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import Body as Given
 from fastapi import Depends, FastAPI
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from mahala.data.event_files import Ignored, read_event
 from mahala.data.events import UNKNOWN_SEARCH, Reaction, Shown
 from mahala.serve.http.guard import Guard, Visit, user_of
-from mahala.serve.http.responses import LOGGED, Logged
+from mahala.serve.http.responses import LOGGED, EntryProblem, Logged
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, Name
 from mahala.serve.searches import made_elsewhere
 from mahala.serve.service import Service
@@ -39,17 +39,9 @@ _Batch = Annotated[list[_Event], Field(min_length=1, max_length=BATCH)]
 EventsBody = Annotated[Annotated[_Event, Tag("one")] | Annotated[_Batch, Tag("list")], FORM, Given(examples=_EXAMPLES)]
 
 
-class Problem(NamedTuple):
-    """Why an entry of a request was ignored or refused, or what of it was left out."""
-
-    entry: int
-    status: str
-    reason: str
-
-
-def report(places: Sequence[int | None], problems: Sequence[Problem], accepted: bool) -> JSONResponse:
+def report(places: Sequence[int | None], problems: list[EntryProblem], accepted: bool) -> JSONResponse:
     """Return the answer to feedback: the place of each entry in the log or null, and the problems of entries."""
-    ordered = [problem._asdict() for problem in sorted(problems)]
+    ordered = [problem.model_dump() for problem in sorted(problems, key=lambda problem: problem.entry)]
     return JSONResponse({"places": list(places), "problems": ordered}, 201 if accepted else 200)
 
 
@@ -64,16 +56,16 @@ def add_events(app: FastAPI, service: Service, guard: Guard) -> None:
         An event is that of this service, of OpenSearch's User Behavior Insights, or of Metarank.
         """
         service.served(name)
-        records, problems = given if isinstance(given, list) else [given], list[Problem]()
+        records, problems = given if isinstance(given, list) else [given], list[EntryProblem]()
         read: dict[int, Shown | Reaction] = {}
         for at, record in enumerate(records):
             try:
                 event = read_event(record)
                 read[at] = event._replace(user=user_of(key, event.user, visit))
             except Ignored as reason:
-                problems.append(Problem(at, "ignored", str(reason)))
+                problems.append(EntryProblem(entry=at, status="ignored", reason=str(reason)))
             except ValueError as error:
-                problems.append(Problem(at, "refused", str(error)))
+                problems.append(EntryProblem(entry=at, status="refused", reason=str(error)))
         reactions = {at: event for at, event in read.items() if isinstance(event, Reaction)}
         searches: dict[int, Search] = {}
         if len(reactions) < len(read):  # in a thread: a text may have to be encoded
@@ -84,7 +76,7 @@ def add_events(app: FastAPI, service: Service, guard: Guard) -> None:
         outcomes = await _append(service, name, list(searches.values()), reactions)
         for at, outcome in outcomes.items():
             if isinstance(outcome, str):
-                problems.append(Problem(at, "ignored", outcome))
+                problems.append(EntryProblem(entry=at, status="ignored", reason=outcome))
             else:
                 places[at] = outcome
         return report(places, problems, accepted=bool(searches) or any(place is not None for place in places))
@@ -96,17 +88,17 @@ async def _append(
     """Write events; return for each reaction its place in the log, or why it is ignored."""
     if not searches and not reactions:
         return {}
-    settled = await service.writer.append_events(name, Events(searches, list(reactions.values())))
+    settled = await service.writer.append(name, Events(searches, list(reactions.values())))
     outcomes = dict(zip(reactions, settled, strict=True))
     if missing := {at: reactions[at] for at, outcome in outcomes.items() if outcome == UNKNOWN_SEARCH}:
         await asyncio.sleep(_AGAIN)
-        settled = await service.writer.append_events(name, Events([], list(missing.values())))
+        settled = await service.writer.append(name, Events([], list(missing.values())))
         outcomes |= zip(missing, settled, strict=True)
     return outcomes
 
 
 def _searches(
-    service: Service, name: str, read: Mapping[int, Shown | Reaction], problems: list[Problem]
+    service: Service, name: str, read: Mapping[int, Shown | Reaction], problems: list[EntryProblem]
 ) -> dict[int, Search]:
     """Return the searches that were made elsewhere, and add why others cannot be read to the problems."""
     searches: dict[int, Search] = {}
@@ -117,5 +109,5 @@ def _searches(
             searches[at] = made_elsewhere(service, name, event)
         except (ValueError, Unknown) as error:
             status = "ignored" if isinstance(error, Unknown) else "refused"
-            problems.append(Problem(at, status, str(error)))
+            problems.append(EntryProblem(entry=at, status=status, reason=str(error)))
     return searches

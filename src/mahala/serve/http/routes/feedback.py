@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 from mahala.feedback.trust.signals import SIGNALS, check_signals
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute
-from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
-from mahala.serve.http.routes.events import Problem, report
+from mahala.serve.http.responses import CONFLICT, LOGGED, EntryProblem, Logged, Question
+from mahala.serve.http.routes.events import report
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, SignalName, Version
 from mahala.serve.searches import feedback_entry
 from mahala.serve.service import Service
@@ -152,7 +152,7 @@ async def _append(
     """Write feedback to the log; the user is that of a key of one user, the named one, or the visit of the page."""
     bodies = [given] if isinstance(given, FeedbackBody) else given
 
-    problems: list[Problem] = []
+    problems: list[EntryProblem] = []
 
     def entry(at: int, body: FeedbackBody) -> LogEntry | None:
         more = {"user": user_of(key, body.user, visit), "version": body.version}
@@ -163,10 +163,11 @@ async def _append(
             query = service.resolve(name, dict(body.query))
             entry = feedback_entry(service, name, kind, query, ids, values, **more)
         except Unknown as error:
-            problems.append(Problem(at, "ignored", str(error)))
+            problems.append(EntryProblem(entry=at, status="ignored", reason=str(error)))
             return None
         if (n := len(ids) - len(entry.shown)) > 0:
-            problems.append(Problem(at, "accepted", f"{n} items were left out: they are unknown, or were deleted"))
+            reason = f"{n} items were left out: they are unknown, or were deleted"
+            problems.append(EntryProblem(entry=at, status="accepted", reason=reason))
         return entry
 
     def entries() -> list[LogEntry | None]:
@@ -183,5 +184,5 @@ async def _append(
     at_once = len(bodies) <= _AT_ONCE and all(map(is_quick, bodies))
     read = entries() if at_once else await run_in_threadpool(entries)
     written = [one for one in read if one is not None]
-    places = iter(await service.append(name, written)) if written else iter(())
+    places = iter(await service.writer.append(name, written)) if written else iter(())
     return report([None if one is None else next(places) for one in read], problems, accepted=bool(written))

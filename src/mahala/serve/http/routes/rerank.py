@@ -11,8 +11,7 @@ from mahala.feedback.trust.signals import SIGNALS
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.responses import RerankedList
 from mahala.serve.http.schemas import COLLECTION, PAGE, Body, Id, Name, QueryBody, SignalName, Vector
-from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
-from mahala.serve.searches import reranked, search_in_arm
+from mahala.serve.searches import Reranked, listed_signals, reranked, search_in_arm
 from mahala.serve.service import Service
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import SignalLists
@@ -58,7 +57,7 @@ def add_rerank(app: FastAPI, service: Service, guard: Guard) -> None:
     def rerank(name: Name, given: RerankBody, key: ApiKey = key_of, visit: Visit = None) -> dict[str, Any]:
         """Order the results of another engine by its scores and learned signals; events can name the `search_id`."""
         user, query = user_of(key, given.user, visit), service.resolve(name, given.query.model_dump())
-        candidates = [Candidate(one.id, one.score, one.signals, one.vector) for one in given.candidates]
+        candidates = [dict(one) for one in given.candidates]
 
         def ranking(plain: bool) -> tuple[int, list[Reranked]]:
             version, found = reranked(service, name, query, candidates, plain, user)
@@ -67,6 +66,5 @@ def add_rerank(app: FastAPI, service: Service, guard: Guard) -> None:
         def signals_of(found: list[Reranked]) -> SignalLists:
             return listed_signals([candidates[one.position] for one in found])
 
-        shown = search_in_arm(service, name, user, query, given.k, ranking, signals_of=signals_of)
-        results = [one._asdict() for one in shown.found]
-        return {"version": shown.version, "search_id": shown.id, "arm": shown.arm, "results": results}
+        search, found = search_in_arm(service, name, user, query, given.k, ranking, signals_of=signals_of)
+        return {**search, "results": found}
