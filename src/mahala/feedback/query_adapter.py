@@ -72,19 +72,21 @@ class QueryAdapter(AdapterRanking):
     plain) for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the
     share of pairs (one result that people reacted to more than to another) that it has in the wrong order; a click
     counts less where clicks are frequent. Exponential weights on these losses, for queries that are new and for queries
-    that are known, give `trust_`; the weighted mean of the experts is served. For known queries four more experts,
-    which add nothing or remembered clicks to that, have weights of their own. There, all experts but the plain scores
-    pay 0.06, and all but the one that adds nothing pay 0.02. New queries have two sets of weights: one that starts with
-    a tenth on the map, and, while the map is ahead of the plain scores on known queries by at least 0.06 of the pairs
-    (the lower end of the 95 % interval), one that starts with four tenths.
+    that are known, give `trust_`; the weighted mean of the experts is served. For known queries all experts but the
+    plain scores pay 0.06. New queries have two sets of weights: one that starts with a tenth on the map, and, while the
+    map is ahead of the plain scores on known queries by at least 0.06 of the pairs (the lower end of the 95 %
+    interval), one that starts with four tenths.
+
+    Remembered clicks count as far as clicks repeat: a page agrees with the memory by the sum over its results of the
+    clicks beyond those expected, now times before. If the sum over pages is at most two standard errors above 0, they
+    do not count; from five standard errors on, a click counts 0.8 of the usual difference of scores on a page.
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
     over impressions of the total weight T, is above the loss of the plain ranking by at most 0.86 sqrt(T) for new
     queries and 1.5 sqrt(T) for known ones, for any clicks (`mahala.feedback.trust.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
-    weights.
-    It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
-    proved.
+    weights. It says nothing about nDCG, about remembered clicks, nor about the ranking by the mean: that these follow
+    was seen in simulations, and not proved.
 
     Parameters
     ----------
