@@ -1,13 +1,15 @@
 """The load that `mahala serve` bears: searches and impressions at fixed rates, over loopback.
 
     python benchmarks/serve_load.py --seconds 20 --items 100000 --width 384
+    python benchmarks/serve_load.py --flood
     python benchmarks/serve_load.py --total 1000000 --batch 50 --items 10000 --width 64 --check
 
 It starts a service of its own in a folder for temporary files, sends for a bounded time, and prints latencies, the lag
 of the learner, memory, shares of the cores, and whether what was acknowledged is in the log exactly once. Requests that
-are refused or get no answer are counted. `--busy 2` runs two processes beside it that take all the time they get. With
-`--total`, it sends so many impressions as fast as they are answered, and prints memory on the way. With `--check`, the
-log is learned from again, and the models are compared.
+are refused or get no answer are counted. `--busy 2` runs two processes beside it that take all the time they get.
+`--flood` sends ten times as much, more than the service can answer, and prints the times of `/health`. With `--total`,
+it sends so many impressions as fast as they are answered, and prints memory on the way. With `--check`, the log is
+learned from again, and the models are compared.
 """
 
 from __future__ import annotations
@@ -40,6 +42,22 @@ TIMEOUT, PATIENCE = 10.0, 120.0
 # A process that takes all the time it gets, until the one that started it ends.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(10**5))"
 
+# A process that asks for /health twenty times per second, beside the one that sends the load, which is late itself.
+PROBE = """
+import http.client, sys, time
+connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]))
+times, until = [], time.monotonic() + float(sys.argv[3])
+while time.monotonic() < until:
+    started = time.monotonic()
+    connection.request("GET", "/health")
+    connection.getresponse().read()
+    times.append(1e3 * (time.monotonic() - started))
+    time.sleep(0.05)
+times.sort()
+middle, late = times[len(times) // 2], times[int(0.99 * len(times))]
+print(f"/health: {len(times)} answers, p50 {middle:.1f} ms, p99 {late:.1f} ms, at most {times[-1]:.0f} ms")
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -48,6 +66,7 @@ def main() -> None:
     parser.add_argument("--searches", type=float, default=50.0, help="per second")
     parser.add_argument("--impressions", type=float, default=300.0, help="per second")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--flood", action="store_true", help="ten times the rates, and the times of /health")
     parser.add_argument("--total", type=int, help="impressions, as fast as they are answered, instead of the rates")
     parser.add_argument("--batch", type=int, default=1, help="impressions in one request, with --total")
     parser.add_argument("--check", action="store_true", help="learn from the log again, and compare the models")
@@ -191,9 +210,12 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
     used = {name: cpu_seconds(own) for name, own in pids.items()}
     memory = {name: resident(own) for name, own in pids.items()}
     started = time.perf_counter()
-    plans = [(given.searches, search), (given.impressions, impression), (4.0, watch)]
-    await asyncio.gather(*(at_rate(rate, given.seconds, send, failures) for rate, send in plans))
-    took = time.perf_counter() - started
+    times_more = 10.0 if given.flood else 1.0
+    plans = [(times_more * given.searches, search), (times_more * given.impressions, impression), (4.0, watch)]
+    probe = [sys.executable, "-c", PROBE, http.host, str(http.port), str(given.seconds)]
+    with subprocess.Popen(probe) if given.flood else contextlib.nullcontext():
+        await asyncio.gather(*(at_rate(rate, given.seconds, send, failures) for rate, send in plans))
+        took = time.perf_counter() - started
     await learned(http, max(places, default=first))
     waited = time.perf_counter() - started - took
     for name, seconds in ((name, own) for name, own in times.items() if own):

@@ -59,6 +59,15 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Fail where a file of tests cannot be imported: --doctest-ignore-import-errors would leave it out."""
+    report = yield
+    if report.skipped and TESTS in collector.path.parents and "unable to import module" in str(report.longrepr):
+        report.outcome, report.longrepr = "failed", str(report.longrepr)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Measure the CPU time of a test, and of the processes that it started and that have ended.
 

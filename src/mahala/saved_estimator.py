@@ -3,7 +3,7 @@
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from functools import partial
+from functools import cache, partial
 from os import PathLike
 from typing import Any, Self
 
@@ -44,6 +44,11 @@ class SavedEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `_get_state` returned."""
+
+    @classmethod
+    @cache  # scikit-learn inspects the signature at each call
+    def _get_param_names(cls) -> list[str]:
+        return super()._get_param_names()  # type: ignore[misc, no-any-return]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

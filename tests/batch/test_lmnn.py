@@ -59,7 +59,7 @@ def load_grid(return_X_y=True):
 @pytest.mark.parametrize(("load", "gap"), [(load_iris, 1e-4), (load_wine, 1e-4), (load_grid, 5e-4)])
 def test_no_metric_is_much_lower(load, gap):
     """By a lower bound from the dual; wine has features of scales from 0.1 to 1000."""
-    X, y = load(return_X_y=True)
+    X, y = (values[::2] for values in load(return_X_y=True))
     learner = LMNN(tol=0.0, max_iter=3000).fit(X, y)
     pairs = target_neighbors(X, y, 3)[0].T
     triplets = reference.triplets(pairs, y)
@@ -129,14 +129,15 @@ def test_triplets_and_labelled_rows_are_one_problem(labelled):
         LMNN().fit(Pairs.from_labels(X, y, 50))
 
 
-@pytest.mark.parametrize("init", ["identity", "pca", "lda", "random"])
-def test_starts(labelled, init):
-    X, y = labelled
-    best = LMNN(tol=1e-9).fit(X, y).objective_
-    assert LMNN(init=init, tol=1e-9, random_state=0).fit(X, y).objective_ == pytest.approx(best, rel=1e-3)
-    few = LMNN(init=init, n_components=2, random_state=0).fit(X, y)
-    assert few.components_.shape == (2, 5)
-    assert best <= few.objective_ < 1.8 * best
+def test_starts(labelled):
+    X, y = (values[:60] for values in labelled)
+    best = LMNN(init="identity", tol=1e-9).fit(X, y).objective_
+    for init in ("identity", "pca", "lda", "random"):
+        if init != "identity":
+            assert LMNN(init=init, tol=1e-9, random_state=0).fit(X, y).objective_ == pytest.approx(best, rel=1e-3)
+        few = LMNN(init=init, n_components=2, random_state=0).fit(X, y)
+        assert few.components_.shape == (2, 5)
+        assert best <= few.objective_ < 1.8 * best
 
 
 def test_a_metric_is_a_start(labelled):
@@ -148,7 +149,7 @@ def test_a_metric_is_a_start(labelled):
 
 
 def test_stop_reasons(labelled):
-    X, y = labelled
+    X, y = (values[:45] for values in labelled)
     assert LMNN(max_iter=2).fit(X, y).stop_reason_ == "max_iter"
     assert LMNN().fit(X, y).stop_reason_ == "converged"
     assert LMNN(tol=0.0).fit(X, y).stop_reason_ in ("converged", "precision")

@@ -93,9 +93,8 @@ def test_the_optimum_is_that_of_scipy_over_positive_definite_matrices(kind):
             return 1e6
         return reference.objective(X, root, near, far, lam, t, threshold=variables[3])
 
-    options = {"maxiter": 4000, "xatol": 1e-8, "fatol": 1e-10}
-    starts = [1.0, 0.0, 1.0, t], [2.0, 0.5, 0.7, 0.0]
-    best = min(minimize(objective, start, method="Nelder-Mead", options=options).fun for start in starts)
+    options = {"maxiter": 4000, "xatol": 1e-5, "fatol": 1e-9}
+    best = minimize(objective, [1.0, 0.0, 1.0, t], method="Nelder-Mead", options=options).fun
     assert learner.objective_ == pytest.approx(best, rel=1e-6)
     assert np.linalg.eigvalsh((learner.components_ + learner.components_.T) / 2.0).min() > 0.0
 

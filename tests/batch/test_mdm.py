@@ -100,7 +100,7 @@ def test_a_few_pairs_at_a_time_solve_the_whole_linear_program(new_pairs, monkeyp
     monkeypatch.setattr(mahala.batch.mdm, "NEW_PAIRS", new_pairs)
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(100, 8)), rng.integers(0, 3, size=100)
+        X, y = rng.normal(size=(50, 8)), rng.integers(0, 3, size=50)
         i, j, similar = pairs_of(y)
         learner = MDM(tol=1e-7).fit(X, y)
         assert learner.stop_reason_ == "converged"

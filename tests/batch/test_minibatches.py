@@ -21,8 +21,9 @@ def learner(**params):
     return LogisticMetric(**({"batch_size": 32, "n_pairs": 3200, "max_iter": 10, "random_state": 0} | params))
 
 
-@pytest.mark.parametrize("kind", [Pairs, Triplets])
-@pytest.mark.parametrize("prior", [None, MahalanobisMetric(np.diag([1.0, 2.0, 3.0, 4.0]))])
+@pytest.mark.parametrize(
+    ("kind", "prior"), [(Pairs, None), (Triplets, MahalanobisMetric(np.diag([1.0, 2.0, 3.0, 4.0])))]
+)
 def test_the_objective_is_nearly_that_of_all_answers_at_once(iris, kind, prior):
     answers = kind.from_labels(*iris, n=500, random_state=0)
     exact = LogisticMetric(prior, lam=0.01).fit(answers)

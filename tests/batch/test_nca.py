@@ -40,7 +40,8 @@ def test_no_other_minimiser_goes_lower_from_there(labelled):
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
 def test_as_low_as_scikit_learns(load):
     X, y = load(return_X_y=True)
-    X, y = X[::3], y[::3]
+    step = 9 if load is load_digits else 3
+    X, y = X[::step], y[::step]
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
     ours = NCA(max_iter=30).fit(X, y)
     theirs = NeighborhoodComponentsAnalysis(max_iter=30, init="identity", random_state=0).fit(X, y)

@@ -19,7 +19,7 @@ from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import estimator_names, kind_named
-from mahala.support.model_files import read_model, write_model
+from mahala.support.model_files import model_bytes, read_model
 
 NAMES = ["ash", "beech", "elm", "fir", "oak"]  # of the features, where they have any
 
@@ -115,6 +115,11 @@ every_batch_learner = parametrize([learner for learner in ALL if isinstance(lear
 every_stream = parametrize(
     [learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"]
 )
+
+
+def short(learner):
+    """A copy that ends after two iterations, for what does not depend on their number."""
+    return clone(learner).set_params(**{"max_iter": 2} if "max_iter" in learner.get_params() else {})
 
 
 _FITTED = {}
@@ -233,5 +238,5 @@ def rewritten(path, header=None, arrays=None):
     model = {key: changes.pop(key) for key in list(changes) if key in old_header.get("model", ())}
     if model:
         changes["model"] = old_header["model"] | model
-    write_model(copy, "learner", kept, old_header | changes)
+    copy.write_bytes(model_bytes("learner", kept, old_header | changes))
     return copy

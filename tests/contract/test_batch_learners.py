@@ -11,7 +11,7 @@ from hypothesis import given
 from sklearn.base import clone
 
 import mahala
-from contract.learners import as_array, case, dense, draw, every_batch_learner, fitted_to, rewritten, same_model
+from contract.learners import as_array, case, dense, draw, every_batch_learner, fitted_to, rewritten, same_model, short
 from mahala import Pairs, Triplets
 from mahala.support.model_files import ModelFileError
 from strategies import examples, labelled_rows
@@ -264,7 +264,7 @@ def test_float32_stays_float32(learner, labelled):
     assert fitted.score(X, y) == pytest.approx(expected.score(X, y), abs=0.06)
     # Beyond what squares of float32 can be, the numbers are taken as float64.
     for scale in (1e-25, 1e25):
-        far = clone(learner).fit((scale * X).astype(np.float32), y)
+        far = short(learner).fit((scale * X).astype(np.float32), y)
         assert np.isfinite(far.metric_.matrix).all()
 
 
@@ -273,14 +273,14 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
     if not iterates(learner):
         pytest.skip("has no iterations")
     for verbose in (False, True):
-        clone(learner).set_params(verbose=verbose).fit(*labelled)
+        short(learner).set_params(verbose=verbose).fit(*labelled)
         out, err = capsys.readouterr()
         assert out == ""
         assert (type(learner).__name__ in err) if verbose else not err
 
 
 @every_batch_learner
-@examples(10)
+@examples(6)
 @given(case=labelled_rows())
 def test_degenerate_rows_never_break_it(learner, case):
     X, codes = case

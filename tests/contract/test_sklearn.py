@@ -11,9 +11,9 @@ from sklearn_checks import each_with_checks, run
 
 
 def settings(kind):
-    """Few iterations: the checks are about input, attributes and state, and each fits many times."""
-    quick = {"max_iter": 5} if "max_iter" in inspect.signature(kind).parameters else {}
-    return few(kind) | quick
+    """One iteration: the checks are about input, attributes and state, and each fits many times."""
+    params = inspect.signature(kind).parameters
+    return few(kind) | {name: 1 for name in ("max_iter", "n_starts") if name in params}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -18,6 +18,7 @@ from sklearn.base import clone
 
 import mahala
 from contract.learners import (
+    ALL,
     NAMES,
     TRIPLET_LEARNERS,
     as_array,
@@ -51,12 +52,12 @@ def same_record(one, other):
 
 @every_online_learner
 def test_a_stream_is_a_stream(learner, labelled):
-    comparisons = draw(learner, *labelled)
+    comparisons = draw(learner, *labelled, n=80)
     learner = as_stream(learner, comparisons) if isinstance(learner, mahala.LEGO) else learner
     whole = clone(learner).fit(comparisons)
     single, chunks = as_stream(learner, comparisons), as_stream(learner, comparisons)
     predictions = feed_one_by_one(single, comparisons)
-    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 40, 41, 110]):
+    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 20, 21, 60]):
         chunks.partial_fit(comparisons[part])
     models_agree(single, whole, comparisons)
     models_agree(chunks, whole, comparisons)
@@ -82,11 +83,11 @@ def _sums_in_order(learner):
 @parametrize([learner for learner in TRIPLET_LEARNERS if _sums_in_order(learner) and learner.storage != "gram"])
 def test_chunks_do_not_change_a_bit(learner, labelled):
     """docs/reliability.md says of which learners."""
-    comparisons = draw(learner, *labelled)
+    comparisons = draw(learner, *labelled, n=80)
     whole, single, chunks = (clone(learner) for _ in range(3))
     whole.partial_fit(comparisons)
     feed_one_by_one(single, comparisons)
-    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 40, 41, 110]):
+    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 20, 21, 60]):
         chunks.partial_fit(comparisons[part])
     for other in (single, chunks):
         same_model(other, whole)
@@ -288,6 +289,7 @@ def test_no_comparisons_and_those_of_the_other_kind(learner, labelled):
 BAD_STATE = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
 
 
+ONE_OF_A_KIND = list({type(learner): learner for learner in ALL}.values())
 HOSTILE_HEADERS = [
     ("learner", "os"),
     ("learner", "Pairs"),
@@ -319,7 +321,9 @@ HOSTILE_HEADERS = [
 def test_hostile_files(learner, labelled, tmp_path):
     path = tmp_path / "model.safetensors"
     clone(learner).partial_fit(draw(learner, *labelled)).save(path)
-    for key, value in HOSTILE_HEADERS:
+    # What the base class reads is the same for every state; the number of features is not.
+    headers = [pair for pair in HOSTILE_HEADERS if learner in ONE_OF_A_KIND or pair[0] == "n_features_in"]
+    for key, value in headers:
         hostile = rewritten(path, {key: value})
         with case((key, value)), pytest.raises(ModelFileError, match="model"):
             mahala.load(hostile)
@@ -361,9 +365,10 @@ def extreme_rows(kind, rng):
 @pytest.mark.filterwarnings("error")
 def test_numbers_at_the_limits_leave_a_model_that_can_be_saved(learner, tmp_path):
     rng = np.random.default_rng(5)
-    for kind, single in product(("large", "small", "bursts", "rows", "numbers"), (True, False)):
+    kinds = [("large", True), ("small", False), *product(("bursts", "rows", "numbers"), (True, False))]
+    for kind, single in kinds:
         X = extreme_rows(kind, rng)
-        stream, comparisons = clone(learner), draw(learner, X, np.arange(60) % 3, 40)
+        stream, comparisons = clone(learner), draw(learner, X, np.arange(60) % 3, 25)
         try:
             if single:
                 feed_one_by_one(stream, comparisons)

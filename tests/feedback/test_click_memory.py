@@ -23,7 +23,7 @@ def filled(n=30, queries=4, items=5, seed=0):
     want: dict[int, dict[int, np.ndarray]] = {}
     for _ in range(n):
         query, shown = int(rng.integers(7)), rng.permutation(9)[:4]
-        clicks, expected = rng.random(4).astype(np.float32), rng.random(4).astype(np.float32)
+        clicks, expected = rng.random(4), rng.random(4)
         memory.learn(query, shown.astype(np.uint64), clicks, expected)
         part = want.pop(query, {})
         for item, click, other in zip(shown.tolist(), clicks, expected, strict=True):

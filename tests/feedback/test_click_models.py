@@ -18,7 +18,7 @@ PUBLISHED = {
     "navigational": ([0.05, 0.5, 0.95], [0.2, 0.5, 0.9]),
     "informational": ([0.4, 0.7, 0.9], [0.1, 0.3, 0.5]),
 }
-N = 4000
+N = 2500
 
 
 def shares(model: Clicks, grades: Any, best: float) -> Any:

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from mahala import BilinearMetric, MahalanobisMetric, Metric, Pairs, Quadruplets, Triplets
 from mahala.metric import mahalanobis as module
 from mahala.metric.kernel_map import KernelMap
+from mahala.support.arrays import row_blocks
 from mahala.support.model_files import read_model, write_model
 from metric.cases import brute_force, mahalanobis
 
@@ -441,15 +443,16 @@ def test_margins_are_those_of_distance_to_the_last_bit():
         np.testing.assert_allclose(metric.margins(triplets[7]), metric.margins(triplets)[7:8], rtol=1e-12)
 
 
-def test_margins_take_few_rows_at_a_time():
-    # The rows of all pairs would take 240 MB.
-    X = np.ones((2, 300))
-    pairs = Pairs(X, np.zeros(100_000, dtype=int), np.ones(100_000, dtype=int))
+def test_margins_take_few_rows_at_a_time(monkeypatch):
+    # The rows of all pairs would take 32 MB.
+    monkeypatch.setattr("mahala.metric.base.row_blocks", partial(row_blocks, most_bytes=2**20))
+    X = np.ones((2, 100))
+    pairs = Pairs(X, np.zeros(40_000, dtype=int), np.ones(40_000, dtype=int))
     tracemalloc.start()
-    assert not MahalanobisMetric.euclidean(300).margins(pairs).any()
+    assert not MahalanobisMetric.euclidean(100).margins(pairs).any()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 200e6
+    assert peak < 8e6
 
 
 def test_margins_under_a_kernel(kernel_case):

@@ -97,7 +97,7 @@ def agree(learner, expected, average):
 
 
 @every_case
-@examples(10)
+@examples(7)
 @given(triplets=triplet_streams(), average=st.booleans(), margin=st.sampled_from([1.0, 0.125]))
 def test_equals_the_papers_algorithm(name, storage, triplets, average, margin):
     learner, expected = CASES[name]
@@ -155,7 +155,7 @@ def test_automatic_margins_without_a_scale_are_the_papers():
 
 
 @pytest.mark.parametrize(("name", "storage"), [case for case in BOTH if case[1] != "gram"])
-@examples(10)
+@examples(7)
 @given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
 def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
     learner, expected = CASES[name]
@@ -234,7 +234,7 @@ def test_parameters_may_change_in_a_stream(storage, average):
         stream.set_params(penalty="offdiagonal").partial_fit(triplets)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "AROMA"])
+@pytest.mark.parametrize("name", ["OGD", "OASIS", "SORS-I", "AdaSORS-I", "AROMA diagonal"])
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
 def test_float32_is_close(name, storage):
     learner, expected = CASES[name]
@@ -354,7 +354,7 @@ def sparse_text(n=60, d=4000, nnz=15, seed=0):
 def test_known_and_open_streams_are_the_same(name):
     """With the room that a known stream reserves, and with room made step by step as the store fills."""
     learner, _ = CASES[name]
-    X, y = sparse_text()
+    X, y = sparse_text(d=1000)
     triplets = Triplets.from_labels(X, y, 400, random_state=0)
 
     def make(**kw):
@@ -374,7 +374,7 @@ def test_known_and_open_streams_are_the_same(name):
 def test_small_rooms_grow(monkeypatch):
     monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 4)
     monkeypatch.setattr("mahala.online.state.sparse.FIRST_TABLE", 4)
-    X, y = sparse_text(seed=1)
+    X, y = sparse_text(d=1000, seed=1)
     triplets = Triplets.from_labels(X, y, 150, random_state=0)
     opened = mahala.AdaSORS(0.1, lam=0.01, storage="sparse").partial_fit(triplets)
     known = mahala.AdaSORS(0.1, lam=0.01, storage="dense").fit(triplets)
@@ -480,8 +480,8 @@ def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, mo
     monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 64)
     monkeypatch.setattr("mahala.online.state.sparse.FIRST_TABLE", 16)
     rng = np.random.default_rng(0)
-    columns = np.concatenate([np.arange(64 * block, 64 * block + 33) for block in range(20)])
-    X = sp.csr_matrix((rng.random(30 * len(columns)), np.tile(columns, 30), np.arange(31) * len(columns)), (30, 1280))
+    columns = np.concatenate([np.arange(64 * block, 64 * block + 33) for block in range(10)])
+    X = sp.csr_matrix((rng.random(30 * len(columns)), np.tile(columns, 30), np.arange(31) * len(columns)), (30, 640))
     triplets = Triplets(X, *rng.integers(0, 30, (3, 50)))
     learner = mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse")
     model = learner.fit(triplets)._model
@@ -570,9 +570,7 @@ def test_gradients_whose_squares_vanish_give_finite_steps(dtype, storage, scale)
         (mahala.OASIS, None),
         (mahala.OASIS, 1e40),
         (mahala.OGD, 1e-160),
-        (mahala.OGD, 1e40),
         (mahala.SORS, None),
-        (mahala.SORS, 1e40),
         (mahala.AdaSORS, 1e-160),
         (mahala.AROMA, 1e40),
     ],

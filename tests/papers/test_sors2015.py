@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import normalize
 
 from conftest import DATA, needs
 from mahala import SORS
@@ -18,6 +19,19 @@ from papers.sors2015.numbers import METHODS
 from papers.study import studies
 
 needs_data = needs()
+
+
+@pytest.fixture(autouse=True)
+def few_features(monkeypatch):
+    """Every third feature of the data sets."""
+
+    def unit_rows(dataset, folder):
+        X, y = whole(dataset, folder)
+        return normalize(X[:, ::3]), y
+
+    whole = sors2015_protocol.unit_rows
+    monkeypatch.setattr(sors2015_protocol, "unit_rows", unit_rows)
+    monkeypatch.setattr(sors2015, "unit_rows", unit_rows)
 
 
 @needs_data

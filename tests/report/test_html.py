@@ -161,7 +161,7 @@ def test_the_page_says_that_points_are_spread():
 
 
 def test_a_large_table_gives_a_page_of_less_than_3_megabytes():
-    X, y = table(26, 30, n=6000)
+    X, y = table(26, 30, n=2100)
     _, text = make(X, y, learners={"RCA": RCA()}, folds=2)
     assert len(data(text)["plane"]["points"]) == 2000
     assert "A sample of 2,000 rows is shown." in text

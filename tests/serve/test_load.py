@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -36,14 +37,14 @@ HEAD = b"POST /v1/collections/c/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Ty
 
 @contextlib.contextmanager
 def running(service, **settings):
-    """Yield the port of a server that runs in a thread."""
+    """Yield the port of a server that runs in a thread, and its app."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
         app = create_app(service, ServerSettings(**settings))
         server = uvicorn.Server(uvicorn.Config(app, http=protocol.TimedProtocol, log_level="warning"))
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         wait_for(lambda: server.started)
-        yield bound.getsockname()[1]
+        yield bound.getsockname()[1], app
         server.should_exit = True
         thread.join()
 
@@ -63,7 +64,7 @@ def read(connection):
 def test_slow_headers_and_bodies_are_cut(service, monkeypatch):
     monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
     monkeypatch.setattr(middleware, "BODY_SECONDS", 0.3)
-    with running(service) as port:
+    with running(service) as (port, _):
         half, body = connect(port, HEAD), connect(port, HEAD + b"Content-Length: 100\r\n\r\n{")
         drops, good = connect(port, HEAD), connect(port, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert b"200 OK" in good.recv(65_536)
@@ -82,7 +83,7 @@ def test_slow_headers_and_bodies_are_cut(service, monkeypatch):
 
 
 def test_headers_without_end_are_cut(service):
-    with running(service) as port, contextlib.suppress(ConnectionError):  # or a reset
+    with running(service) as (port, _), contextlib.suppress(ConnectionError):  # or a reset
         assert read(connect(port, HEAD + b"X-A: " + b"a" * 70_000)) == b""
 
 
@@ -96,7 +97,7 @@ def test_a_client_that_reads_nothing_does_not_keep_its_answer_in_memory(monkeypa
 
 
 def test_an_aborted_upload_is_one_line_of_the_log(service, caplog):
-    with running(service) as port, caplog.at_level(logging.WARNING):
+    with running(service) as (port, _), caplog.at_level(logging.WARNING):
         connect(port, HEAD + b"Content-Length: 100\r\n\r\n{").close()
         wait_for(lambda: caplog.records)
         time.sleep(0.1)
@@ -149,7 +150,8 @@ def test_health_is_answered_before_requests_that_wait(service):
         return {"type": "http.request", "body": b""}
 
     async def main():
-        envelope = middleware.Envelope(app, middleware.Metrics(service), largest=10, at_once=n)
+        load = middleware.Load(n, lambda: None)
+        envelope = middleware.Envelope(app, middleware.Metrics(service), largest=10, load=load)
         scope = {"type": "http", "method": "GET", "headers": []}
         calls = [envelope(scope | {"path": path}, receive, None) for path in [*["/other"] * n, "/health"]]
         tasks = [asyncio.ensure_future(call) for call in calls]
@@ -159,6 +161,70 @@ def test_health_is_answered_before_requests_that_wait(service):
     asyncio.run(main())
     assert seen == [middleware.TURN]
     assert begun == list(range(n - 1))
+
+
+def test_requests_are_refused_before_they_are_parsed_if_too_many_wait(service, monkeypatch):
+    monkeypatch.setattr(protocol, "REFUSAL", protocol.REFUSAL.replace(b"503", b"599"))  # to tell it from other answers
+    body = json.dumps(SEARCH).encode()
+    post = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    with running(service) as (port, app), connect(port) as connection, connection.makefile("rb") as lines:
+
+        def statuses(*requests):
+            for request in requests:
+                connection.sendall(request)
+                head = [line.lower() for line in iter(lines.readline, b"\r\n")]
+                (length,) = (line for line in head if line.startswith(b"content-length"))
+                lines.read(int(length.split()[1]))
+                yield int(head[0].split()[1])
+
+        health = HEAD.replace(b"POST /v1/collections/c/search", b"GET /health") + b"\r\n"
+        assert list(statuses(post, health)) == [200, 200]
+        app.state.load.n_waiting = app.state.load.at_once
+        assert list(statuses(post, post, health)) == [599, 599, 200]
+        app.state.load.n_waiting = 0
+        assert list(statuses(post)) == [200]
+        metrics = TestClient(app, base_url="http://127.0.0.1").get("/metrics").text
+        assert 'mahala_requests_total{method="POST",route="none",status="503"} 2.0' in metrics
+
+
+def test_an_answer_to_a_client_that_has_gone_is_no_error(service):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        raise RuntimeError(scope["path"])
+
+    metrics = middleware.Metrics(service)
+    envelope = middleware.Envelope(app, metrics, largest=10, load=middleware.Load(9, lambda: None))
+    scope = {"type": "http", "method": "GET", "headers": [], "path": "<TCPTransport>; the handler is closed"}
+    asyncio.run(envelope(scope, receive, send))
+    assert metrics.requests.labels("GET", "none", "499")._value.get() == 1.0
+    scope["path"] = "other"
+    with pytest.raises(RuntimeError, match="other"):
+        asyncio.run(envelope(scope, receive, send))
+
+
+WHOLE = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (WHOLE, True),
+        (WHOLE[:-1], False),
+        (WHOLE + b"P", False),
+        (WHOLE[:30], False),
+        (WHOLE.replace(b"POST", b"GET"), False),
+        (WHOLE.replace(b"Content-Length", b"X"), False),
+        (WHOLE.replace(b"\r\nCont", b"\r\nConnection: close\r\nCont"), False),
+        (WHOLE.replace(b"\r\nCont", b"\r\nContent-Length: 3\r\nCont"), False),
+    ],
+)
+def test_a_whole_post(data, expected):
+    assert protocol.is_whole_post(data) == expected
 
 
 def test_a_full_queue_of_the_log_is_refused(service, monkeypatch):
@@ -174,7 +240,7 @@ def test_a_full_queue_of_the_log_is_refused(service, monkeypatch):
 def test_bodies_in_memory_are_bounded(service, monkeypatch):
     monkeypatch.setattr(middleware, "BODY_BYTES", 50)
     part = HEAD + b"Connection: close\r\nContent-Length: 100\r\n\r\n" + b" " * 40
-    with running(service) as port:
+    with running(service) as (port, _):
         first = connect(port, part)
         time.sleep(0.1)
         assert b" 503 " in read(connect(port, part))

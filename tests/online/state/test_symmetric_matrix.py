@@ -48,7 +48,7 @@ LOOKS = {
 
 @every_learner
 def test_no_look_changes_a_bit_of_a_stream(learner, labelled, tmp_path):
-    comparisons = draw(learner, *labelled)
+    comparisons = draw(learner, *labelled, n=70)
     plain = clone(learner)
     looked_at = {name: clone(learner) for name in LOOKS}
     for number, one in enumerate(single_comparisons(comparisons)):

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 import mahala
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.metrics import Metrics
-from mahala.serve.http.middleware import Envelope, handle_errors, problem
+from mahala.serve.http.middleware import Envelope, Load, handle_errors, problem
 from mahala.serve.http.openapi import document
 from mahala.serve.http.quick_route import GuardedRoute
 from mahala.serve.http.responses import Health, Ready
@@ -71,5 +71,6 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
         hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, at_once=settings.at_once)
+    app.state.load = Load(settings.at_once, metrics.requests.labels("POST", "none", "503").inc)
+    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, load=app.state.load)
     return app

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -25,7 +25,7 @@ requests_log = logging.getLogger("mahala.serve.requests")
 
 # Nothing is loaded, nothing is framed, no form is sent elsewhere; the page has a policy of its own.
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-_HEADERS = {
+HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
@@ -110,6 +110,19 @@ class Refused(Exception):
         self.answer = answer
 
 
+class Load:
+    """Requests that are being answered, and that wait for a turn of the event loop; `at_once` of each at most."""
+
+    def __init__(self, at_once: int, count_refused: Callable[[], object]) -> None:
+        self.at_once, self.count_refused = at_once, count_refused
+        self.n_answered = self.n_waiting = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more requests are refused."""
+        return self.n_answered >= self.at_once or self.n_waiting >= self.at_once
+
+
 class Envelope:
     """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and counts requests.
 
@@ -117,9 +130,9 @@ class Envelope:
     by clients that send slowly. HEAD is answered as GET. Requests are logged without bodies, queries or headers.
     """
 
-    def __init__(self, app: Any, metrics: Metrics, largest: int, at_once: int) -> None:
-        self.app, self.metrics, self.largest, self.at_once = app, metrics, largest, at_once
-        self._n_requests = self._n_bytes = 0  # that are being answered, and of bodies in memory
+    def __init__(self, app: Any, metrics: Metrics, largest: int, load: Load) -> None:
+        self.app, self.metrics, self.largest, self.load = app, metrics, largest, load
+        self._n_bytes = 0  # of bodies in memory
         self._n_begun = 0  # in this turn of the event loop
         self._later: deque[asyncio.Future[None]] = deque()
 
@@ -137,11 +150,16 @@ class Envelope:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 names = {name.lower() for name, _ in message["headers"]}
-                added = [(name, value) for name, value in _HEADERS.items() if name not in names]
+                added = [(name, value) for name, value in HEADERS.items() if name not in names]
                 message = message | {"headers": [*message["headers"], *added]}
             elif is_head and message["type"] == "http.response.body":
                 message = message | {"body": b""}
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:  # of uvloop; with asyncio's loop, nothing is raised
+                if "handler is closed" not in str(error):
+                    raise
+                status = 499
 
         try:
             await self._answer(scope, receive, sent)
@@ -167,8 +185,8 @@ class Envelope:
         try:
             await self._read(scope, receive, body)
             await self._turn()
-            if self._n_requests >= self.at_once:
-                raise _overloaded(f"{self.at_once} requests are being answered already")
+            if self.load.n_answered >= self.load.at_once:
+                raise _overloaded(f"{self.load.at_once} requests are being answered already")
             first: dict[str, Any] | None = {"type": "http.request", "body": bytes(body), "more_body": False}
 
             async def received() -> Any:
@@ -176,11 +194,11 @@ class Envelope:
                 message, first = first, None
                 return message or await receive()  # which waits until the client has gone
 
-            self._n_requests += 1
+            self.load.n_answered += 1
             try:
                 await self.app(scope, received, send)
             finally:
-                self._n_requests -= 1
+                self.load.n_answered -= 1
         finally:
             self._n_bytes -= len(body)
 
@@ -192,6 +210,7 @@ class Envelope:
         self._n_begun += 1
         if self._n_begun > TURN:
             self._later.append(loop.create_future())
+            self.load.n_waiting = len(self._later)
             await self._later[-1]
 
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -199,6 +218,7 @@ class Envelope:
         for _ in range(self._n_begun):
             if not (future := self._later.popleft()).done():  # cancelled
                 future.set_result(None)
+        self.load.n_waiting = len(self._later)
         if self._n_begun:
             loop.call_soon(self._next_turn, loop)
 

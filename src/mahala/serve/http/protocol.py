@@ -1,16 +1,31 @@
-"""TimedProtocol: uvicorn's HTTP protocol, with a time-out and a size limit of the headers of a request."""
+"""TimedProtocol: uvicorn's HTTP protocol, with limits on headers, and quick refusals under load."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from uvicorn.protocols.http import auto
+
+from mahala.serve.http.middleware import HEADERS, Load, problem
 
 _Protocol: Any = auto.AutoHTTPProtocol  # by httptools or h11
 
 # Seconds from the first byte of a request to the end of its headers, and bytes of them, at most.
 HEADER_SECONDS, HEADER_BYTES = 10.0, 65_536
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+) *\r\n", re.IGNORECASE)
+_OTHERWISE = re.compile(rb"\r\n(connection|expect|transfer-encoding):", re.IGNORECASE)
+
+
+def _refusal() -> bytes:
+    answer = problem(503, "too many requests wait already: try again later", {"Retry-After": "1"})
+    lines = [b"%b: %b\r\n" % header for header in (*answer.raw_headers, *HEADERS.items())]
+    return b"".join([b"HTTP/1.1 503 Service Unavailable\r\n", *lines, b"\r\n", answer.body])
+
+
+REFUSAL = _refusal()
 
 
 class TimedProtocol(_Protocol):  # type: ignore[misc]
@@ -18,6 +33,9 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
 
     Uvicorn itself closes connections that are idle after an answer only. A connection on which nothing was sent yet may
     be idle for as long. The time-out of bodies is in `middleware.Envelope`.
+
+    If too many requests wait already, a POST that is here as a whole is refused before it is parsed: in a flood, to
+    parse all of them would delay the answer to /health.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -36,6 +54,12 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         """Take a part of a request, and wait for the rest of its headers."""
         former = self.cycle
+        is_first = self._n_bytes == 0 and (former is None or (former.response_complete and not former.more_body))
+        load: Load | None = getattr(getattr(self.config.app, "state", None), "load", None)
+        if load is not None and load.is_full and is_first and is_whole_post(data):
+            load.count_refused()
+            self.transport.write(REFUSAL)
+            return
         super().data_received(data)
         cycle = self.cycle
         if cycle is not former or (cycle is not None and not cycle.response_complete):
@@ -54,3 +78,13 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.close)
+
+
+def is_whole_post(data: bytes) -> bool:
+    """Return whether data is one POST request with its whole body, to which any answer may keep the connection."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    head += b"\r\n"
+    if not data.startswith(b"POST ") or not end or _OTHERWISE.search(head):
+        return False
+    lengths = _LENGTH.findall(head)
+    return lengths == [b"%d" % len(body)]

@@ -29,7 +29,7 @@ def same(one, other, X):
 
 
 @every_filter
-@examples(8)
+@examples(5)
 @given(stream=streams(max_n=25), data=st.data())
 def test_all_at_once_in_chunks_and_one_by_one_are_the_same(learner, stream, data):
     X, relevant = stream
