@@ -53,7 +53,7 @@ def test_a_state_and_the_bonuses_hold_what_the_memory_does():
     for query in (*want, "new", "never"):
         items, values = restored.of(query)
         np.testing.assert_array_equal(items, np.sort(items))
-        np.testing.assert_allclose(values, memory.evidence(query, items) @ [1.0, -1 / 3], rtol=1e-5)
+        np.testing.assert_allclose(values, np.maximum(memory.evidence(query, items) @ [1, -0.5], -0.15), rtol=1e-5)
     assert len(bonuses.of("new")[0]) == 2
     assert len(bonuses.of("never")[0]) == 0
     assert len(ClickMemory().bonuses().queries) == 0

@@ -57,7 +57,7 @@ def test_a_stream_equals_the_reference(seed, kind, support):
     stream = impressions(seed, n=65, kind=kind)
     stream[60:] = [(*page[:3], 60 + at) for at, page in enumerate(stream[60:])]  # new, after enough known ones
     adapter = QueryAdapter()
-    served, M, losses, weighted, counts, evidence, agreements = adapter_stream(stream, D, RATES, support)
+    served, M, losses, weighted, counts, evidence, agreements, memory_gains = adapter_stream(stream, D, RATES, support)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mahala.feedback.trust.trust.SUPPORT", support)
         for (x, shown, reactions, key), want in zip(stream, served, strict=True):
@@ -72,7 +72,8 @@ def test_a_stream_equals_the_reference(seed, kind, support):
     for (key, item), sums in evidence.items():
         keys = item_keys(None, np.frombuffer(item)[np.newaxis])
         np.testing.assert_allclose(adapter._memory.evidence(key, keys)[0], sums, rtol=1e-5)
-    repeats = adapter._trust.repeats
+    repeats, gain = adapter._trust.repeats, adapter._trust._memory_gain
+    assert (gain.n, gain.mean) == (len(memory_gains), pytest.approx(np.mean(memory_gains), abs=1e-6))
     assert repeats.sum - BELIEF * PAGES**0.5 == pytest.approx(sum(agreements), abs=1e-4)
     assert repeats.squares - PAGES == pytest.approx(np.square(agreements).sum(), abs=1e-4)
 

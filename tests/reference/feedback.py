@@ -26,7 +26,7 @@ def adapter_stream(impressions, d, rates, support):
     spreads, sizes, known, served, weighted = [], [], set(), [], dict.fromkeys(rates, 0.0)
     clicks_at, shown_at = np.zeros(50), np.zeros(50)  # by rank
     ahead = []  # of raw, on known queries
-    agreements = []  # of each page with what is remembered
+    agreements, memory_gains = [], []  # of each page with what is remembered; of what is remembered on known queries
     evidence = {}  # by query and item: clicks, and clicks expected at its ranks
 
     def weights(kind):
@@ -38,6 +38,13 @@ def adapter_stream(impressions, d, rates, support):
     def name_of(kind):
         is_supported = len(ahead) >= 20 and np.mean(ahead) - 1.96 * np.std(ahead, ddof=1) / len(ahead) ** 0.5 > support
         return "supported" if kind == "new" and is_supported else kind
+
+    def click_weight():
+        certainty = (4.1 * 2.5**0.5 + np.sum(agreements)) / (2.5 + np.sum(np.square(agreements))) ** 0.5
+        is_sure, n = 1.0, len(memory_gains)
+        if n >= 20 and np.std(memory_gains) > 0:
+            is_sure = np.clip(np.mean(memory_gains) / (2 * np.std(memory_gains, ddof=1) / n**0.5), 0, 1)
+        return is_sure * 0.8 * np.clip((certainty - 3) / 5, 0, 1)
 
     def matrix(kind):
         A = np.mean(models, axis=0) if models else L
@@ -96,6 +103,11 @@ def adapter_stream(impressions, d, rates, support):
             counts[kind] += share
 
         if kind == "known":
+            sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
+            added = max(click_weight(), 0.2) * m * np.maximum(sums[:, 0] - sums[:, 1] / 2, -0.15)
+            plain = weights(kind) @ scores
+            wrong = [[(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs] for s in (plain, plain + added)]
+            memory_gains.append(share * np.subtract(*wrong) @ corrected / corrected.sum())
             wrong = [[(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs] for s in (scores[0], scores[8])]
             ahead.append(np.subtract(*wrong) @ pair_weights / pair_weights.sum())
         judged(kind, scores, 0.06 if kind == "known" else 0.0)
@@ -110,4 +122,4 @@ def adapter_stream(impressions, d, rates, support):
                 L = L + weight / crowd * min(C, hinge / norm) * np.outer(x, q)
         known.add(key)
         remember(Z, reactions, key)
-    return served, matrix(name_of("new")), losses, weighted, counts, evidence, agreements
+    return served, matrix(name_of("new")), losses, weighted, counts, evidence, agreements, memory_gains

@@ -91,23 +91,30 @@ def judge_page(
     losses: FloatArray,
     penalty: float,
     click_weight: float,
+    tried_weight: float,
     discount: float,
     weight: float,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, float]:
     """Add the losses of experts on a page to their sums; return those of the raw scores, the mean model and the served.
 
     `corrected` are the weights of pairs by which experts are judged. What is served adds `click_weight` times what is
-    `remembered`, if anything is.
+    `remembered`, if anything is. The last number returned is how much less is lost with `tried_weight` times it than
+    without it, by the corrected weights.
     """
     mixtures, served = mix_scores(scores, experts, exponential_weights(logs, rate, losses))
     add_losses(losses, page_losses(mixtures, better, worse, corrected), penalty, discount, weight)
-    ranked = np.empty((len(scores), 3))
+    ranked, gain = np.empty((len(scores), 3)), 0.0
     for i in range(len(scores)):
         ranked[i, 0], ranked[i, 1], ranked[i, 2] = scores[i, 0], scores[i, 1], served[i]
-        if len(remembered):
+    if len(remembered):
+        tried = np.empty((len(scores), 2))
+        for i in range(len(scores)):
+            tried[i, 0], tried[i, 1] = served[i], served[i] + tried_weight * remembered[i]
             ranked[i, 2] += click_weight * remembered[i]
+        lost = page_losses(tried, better, worse, corrected)
+        gain = lost[0] - lost[1]
     lost = page_losses(ranked, better, worse, weights)
-    return lost[0], lost[1], lost[2]
+    return lost[0], lost[1], lost[2], gain
 
 
 @kernel
@@ -177,14 +184,20 @@ def count_clicks(
 
 @kernel
 def net_clicks(
-    keys: NDArray[np.uint64], counts: NDArray[np.float32], n: int, items: NDArray[np.uint64], scale: float, part: float
+    keys: NDArray[np.uint64],
+    counts: NDArray[np.float32],
+    n: int,
+    items: NDArray[np.uint64],
+    scale: float,
+    part: float,
+    lowest: float,
 ) -> FloatArray:
     """Return, times a scale, the clicks on items minus a part of those expected; 0 for those not among n keys."""
     result = np.zeros(len(items))
     for i in range(len(items)):
         for k in range(n):
             if keys[k] == items[i]:
-                result[i] = scale * (counts[k, 0] - part * counts[k, 1])
+                result[i] = scale * max(counts[k, 0] - part * counts[k, 1], lowest)
     return result
 
 

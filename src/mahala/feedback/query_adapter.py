@@ -78,8 +78,10 @@ class QueryAdapter(AdapterRanking):
     interval), one that starts with four tenths.
 
     Remembered clicks count as far as clicks repeat: a page agrees with the memory by the sum over its results of the
-    clicks beyond those expected, now times before. If the sum over pages is at most two standard errors above 0, they
-    do not count; from five standard errors on, a click counts 0.8 of the usual difference of scores on a page.
+    clicks beyond those expected, now times before. If the sum over pages is at most three standard errors above 0,
+    they do not count; from eight standard errors on, a click counts 0.8 of the usual difference of scores on a page.
+    They count less if they put more pairs on pages in the right order than the map alone by fewer than two standard
+    errors, and not at all if they do not.
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
     over impressions of the total weight T, is above the loss of the plain ranking by at most 0.86 sqrt(T) for new

@@ -22,9 +22,9 @@ QUERIES, ITEMS = 20_000, 16
 # Ranks with a rate of their own; lower results have that of the last one. A rate starts as that of all ranks, which
 # counts as much as this many results shown.
 RANKS, PRIOR = 50, 5.0
-# The net clicks of an item are its clicks minus a third of those expected at its ranks. To count all of these drives
-# out results that are not clicked for those that nobody has seen.
-NET = np.array([1.0, -1.0 / 3.0])
+# The net clicks of an item are its clicks minus half of those expected at its ranks, and at least the second number. To
+# count all of these drives out results that are not clicked for those that nobody has seen.
+EXPECTED, LOWEST = 0.5, -0.15
 
 
 class RankRates:
@@ -159,21 +159,21 @@ class ClickMemory:
     def net(self, key: Hashable) -> tuple[Keys, FloatArray]:
         """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
         items, evidence = self.part(key)
-        return items, evidence @ NET
+        return items, _net(evidence)
 
     def net_of(self, key: Hashable, items: Keys, scale: float) -> FloatArray:
         """Return the net clicks of items for a query, times a scale; zeros, if they are not remembered."""
         row = self._rows.get(digest_of(key))
         if row is None:
             return np.zeros(len(items))
-        return net_clicks(self._keys[row], self._counts[row], self._sizes[row], items, scale, -NET[1])
+        return net_clicks(self._keys[row], self._counts[row], self._sizes[row], items, scale, EXPECTED, LOWEST)
 
     def bonuses(self) -> Bonuses:
         """Return the net clicks of all items for all queries."""
         arrays = self.get_state()[1]
         digests = arrays["queries"]
         order = np.argsort(digests)
-        values = (arrays["evidence"] @ NET).astype(np.float32)
+        values = _net(arrays["evidence"]).astype(np.float32)
         starts = arrays["stops"] - (lengths := np.diff(arrays["stops"], prepend=0))
         rows = np.repeat(starts[order], lengths[order])
         stops = np.cumsum(lengths[order])
@@ -208,6 +208,11 @@ class ClickMemory:
         self._sizes[:] = lengths
         held = np.arange(self.n_items) < lengths[:, np.newaxis]
         self._keys[held], self._counts[held] = items, evidence
+
+
+def _net(evidence: NDArray[Any]) -> FloatArray:
+    """Return the net clicks of items from rows of clicks and expected clicks."""
+    return np.maximum(evidence @ np.array([1.0, -EXPECTED]), LOWEST)
 
 
 def summed(first: tuple[Keys, FloatArray], second: tuple[Keys, FloatArray]) -> tuple[Keys, FloatArray]:

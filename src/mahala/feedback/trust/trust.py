@@ -32,9 +32,12 @@ SUPPORT = 0.06
 PENALTIES = {"new": 0.0, "supported": 0.0, "known": 0.06}
 # Remembered clicks do not count up to the first certainty that clicks repeat, and count most from the second one on:
 # then a click adds this many usual differences of scores on a page.
-CERTAINTY, CLICK_WEIGHT = (2.0, 5.0), 0.8
+CERTAINTY, CLICK_WEIGHT = (3.0, 8.0), 0.8
+# They count fully if they put more pairs on pages in the right order than the map alone, by this many standard errors,
+# and not at all without such a gain. This is measured with at least the second weight.
+SURE, TRIED = 2.0, 0.2
 # The certainty before the first page, as if pages had been seen whose squares have this sum; and the least sum.
-BELIEF, PAGES, LEAST = 2.66, 2.5, 1e-12
+BELIEF, PAGES, LEAST = 4.1, 2.5, 1e-12
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -153,11 +156,11 @@ class Repeats:
 
     >>> repeats = Repeats(None)
     >>> round(repeats.certainty, 2), round(repeats.click_weight, 2)
-    (2.66, 0.18)
+    (4.1, 0.18)
     >>> for _ in range(20):
     ...     repeats.add(0.5)
     >>> round(repeats.certainty, 2), round(repeats.click_weight, 2)
-    (5.19, 0.8)
+    (6.02, 0.48)
     """
 
     def __init__(self, half_life: float | None) -> None:
@@ -196,7 +199,7 @@ class Trust:
     the others. Each is updated by its own impressions, so that the bound of `Hedge` holds for each of them.
 
     A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model. For known
-    queries, remembered clicks add to that what `repeats` supports.
+    queries, remembered clicks add to that as far as `repeats` and their gain on pages support it.
     """
 
     def __init__(self, cap: float, half_life: float | None) -> None:
@@ -206,6 +209,7 @@ class Trust:
         }
         self._gains = {kind: RunningGain() for kind in ("new", "known")}
         self.cap, self.repeats = cap, Repeats(half_life)
+        self._memory_gain = RunningGain()
         self._support = RunningGain()  # of the mean of all models, on known queries
 
     def prefer(self, expert: int) -> None:
@@ -225,7 +229,9 @@ class Trust:
     @property
     def click_weight(self) -> float:
         """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
-        return self.cap * self.repeats.click_weight
+        gain = self._memory_gain
+        is_sure = min(max(gain.mean / (SURE * gain.error), 0.0), 1.0) if 0.0 < gain.error < math.inf else 1.0
+        return self.cap * is_sure * self.repeats.click_weight
 
     def judge(
         self,
@@ -250,11 +256,15 @@ class Trust:
         """
         name, certainty = self._name(kind), weight * corrected[1]
         hedge = self.hedges[name]
-        raw, mapped, loss = judge_page(
+        click_weight = self.click_weight
+        raw, mapped, loss, gain = judge_page(
             scores, _NOTHING if remembered is None else remembered, *pairs, corrected[0], self.experts, hedge.logs,
-            hedge.eta, hedge.losses, PENALTIES[name], self.click_weight, hedge.discount, certainty,
+            hedge.eta, hedge.losses, PENALTIES[name], click_weight, max(click_weight, self.cap * TRIED), hedge.discount,
+            certainty,
         )  # fmt: skip
         hedge.count(certainty)
+        if remembered is not None:
+            self._memory_gain.add(certainty * gain)
         self._gains[kind].add(raw - loss)
         if kind == "known":
             self._support.add(weight * (raw - mapped))
@@ -273,7 +283,7 @@ class Trust:
         return (
             hedges
             | {f"gain_{kind}": running for kind, running in self._gains.items()}
-            | {"support": self._support, "repeats": self.repeats}
+            | {"support": self._support, "memory_gain": self._memory_gain, "repeats": self.repeats}
         )
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
