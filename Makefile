@@ -66,7 +66,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_triplets.py
 	$(BIN)/python benchmarks/small_calls.py
 
-# Hostile input, damaged files, kills, threads, long streams, odd places: hours. Stopped, it goes on where it was.
+# Hostile input, damaged files, killed processes, threads, long streams, unusual environments: hours. A stopped run resumes.
 campaign: $(VENV)/.ready
 	$(BIN)/python -m campaign --jobs 2 --state campaign.jsonl
 

@@ -1,4 +1,4 @@
-"""A campaign of hostile input, damaged files, kills, faults, threads, long streams and odd places against mahala.
+"""Tests for hours: hostile input, damaged files, killed processes, faults, threads, long streams, environments.
 
     python -m campaign                                  # every part in full: hours; `make campaign`
     python -m campaign --short                          # every part in short, as in `make test`

@@ -51,7 +51,7 @@ def run(case: int, seed: int, amount: int) -> int:
         if len(chosen) < 5:
             raise Failed(f"{job.name}: a stream makes {len(chosen)} calls on files of its folder")
         tried = 0
-        for name, number in chosen[:: 1 if amount > SHORT else 5]:
+        for name, number in chosen[:: 1 if amount > SHORT else 8]:
             if fault == "retval=1" and name != "write":
                 continue
             clean(job)

@@ -24,7 +24,7 @@ TITLES = {
 
 REMARKS = {
     "pa2013": "the paper's glass data is probably not the public one",
-    "sors2015": "only bbc is the same data, and the paper does not give its scaling; fewer runs of two data sets",
+    "sors2015": "only bbc is the paper's data, and its scaling there is unknown; two data sets have fewer runs",
     "boostmetric2009": "without USPS-1, which has one split and so no deviation",
 }
 
@@ -92,18 +92,19 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
         "",
         wrapped(
             "This page compares our results with those of the papers, in per cent: errors, or mean average precision "
-            "(MAP). A cell is one number of a paper's table. It is near ours if the two means differ by at most two "
-            "standard deviations, the larger of ours and theirs. A mean is over as many runs as in the paper, unless "
-            "the last column says otherwise."
+            "(MAP). A cell is one number of a paper's table, the mean of several runs. It is near our mean if the two "
+            "differ by at most two standard deviations. Of the paper's deviation and ours, the larger one counts. "
+            "Our means are over as many runs as in the paper, unless the last column says otherwise."
         ),
         "",
         wrapped(
             "The POLA paper (2004) reports no error rates; [its page](pola2004/README.md) compares its statements with "
-            "our results. In a checkout of the repository, `python -m papers --show all` writes this page from the "
-            "stored results."
+            "our results. In a checkout of the repository, `python -m papers --show all --output docs/results` writes "
+            "this page from the stored results. The figures show our means, with two standard deviations, against "
+            "those of the papers; on the line, the two are equal."
         ),
         "",
-        "| paper | what | cells | near | median difference | |",
+        "| paper | measure | cells | near | median difference | remarks |",
         "|---|---|---|---|---|---|",
     ]
     for paper, own in found.items():

@@ -174,13 +174,13 @@ def contrast(first, second):
 
 def test_the_leaderboard_is_sorted_by_a_click(page):
     board = page.locator("table.board")
-    column = board.locator("th").evaluate_all("all => all.findIndex(e => e.textContent.startsWith('to plain'))")
+    column = board.locator("th").evaluate_all("all => all.findIndex(e => e.textContent.startsWith('difference'))")
 
     def values(at):
         cells = board.locator("tbody tr:not(.failed)").evaluate_all(f"all => all.map(e => e.cells[{at}].dataset.value)")
         return cells if at == 0 else [float(cell) for cell in cells]
 
-    for at, title in ((0, "metric"), (column, "to plain")):
+    for at, title in ((0, "metric"), (column, "difference")):
         board.get_by_role("button", name=title).click()
         up = values(at)
         assert up == sorted(up)

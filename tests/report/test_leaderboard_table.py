@@ -36,7 +36,7 @@ def heads(text):
 def test_columns_are_those_of_the_entries():
     plain = entry("Euclidean", 0.2, learned=False)
     text = leaderboard_table(board(entry("NCA", 0.1, balanced_error=0.25, scaling="<robust>", stopped=2), plain))
-    titles = ["metric", "3-NN error", "to plain", "fit", "balanced error", "scaling", "stopped"]
+    titles = ["metric", "3-NN error", "difference", "fit", "balanced error", "scaling", "stopped"]
     assert heads(text) == titles
     assert "<td class=n data-value=0.25>25.0 %</td>" in text
     assert "<td data-value='&lt;robust&gt;'>&lt;robust&gt;</td>" in text
@@ -52,7 +52,7 @@ def test_a_column_without_any_value_is_left_out():
     plain = Entry("Euclidean", False, np.full((2, 1), 0.2), 0.2, 0.1, 0.3, 0.0, 0.0, 0.0, 0.5)
     failed = Entry("ITML", True, seconds=0.1, failure="no & no")
     text = leaderboard_table(board(plain, failed))
-    assert heads(text) == ["metric", "3-NN error", "to plain", "fit", "scaling"]
+    assert heads(text) == ["metric", "3-NN error", "difference", "fit", "scaling"]
     assert "could not be fitted: no &amp; no" in text
 
 
@@ -65,7 +65,7 @@ def test_the_note_explains_the_columns():
 def test_numbers_have_their_mean_absolute_error():
     numbers = [entry("NCA", 0.1, absolute_error=12.5), entry("Euclidean", 0.2, False, absolute_error=20.0)]
     text = leaderboard_table(replace(board(*numbers), metric="r2", classes=()))
-    assert heads(text) == ["metric", "3-NN error (1 - R²)", "to plain", "fit", "mean absolute error", "scaling"]
+    assert heads(text) == ["metric", "3-NN error (1 - R²)", "difference", "fit", "mean absolute error", "scaling"]
     assert "<td class=n data-value=12.5>12.5</td>" in text
 
 

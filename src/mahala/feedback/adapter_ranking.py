@@ -24,6 +24,7 @@ from mahala.feedback.memory.remembered import Remembered
 from mahala.feedback.trust.signal_ranker import SignalRanker
 from mahala.feedback.trust.signals import ENGINE, check_signals
 from mahala.feedback.trust.trust import Trust
+from mahala.judge import Verdict
 from mahala.metric import BilinearMetric
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray
@@ -42,6 +43,7 @@ class AdapterRanking(SavedEstimator):
     n_features_in_: int
     _model: MapLearner
     _trust: Trust
+    _judged: Verdict | None  # by judgments, after `fit`
     _ids: Remembered
     _memory: ClickMemory
     _personal: ClickMemory
@@ -207,13 +209,15 @@ class AdapterRanking(SavedEstimator):
         self._check_fitted()
         personal = self._personal.bonuses() if self.personal else NOTHING
         more = self._memory.bonuses(), personal, self._weights, self._signals.served()
-        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests, *more)
+        models = self._model.learned.matrices()
+        return QueryMaps(self._matrix("new", models), self._matrix("known", models), self._ids.digests, *more)
 
-    def _matrix(self, kind: str) -> FloatArray:
+    def _matrix(self, kind: str, models: tuple[FloatArray, FloatArray] | None = None) -> FloatArray:
+        """Return the matrix for new or known queries; `models` are the last model and the mean of all, if computed."""
         served = self._served.get(kind)
         if served is None:
             _, mean, last = self._trust.shares(kind)
-            models = self._model.learned.matrices()
+            models = models or self._model.learned.matrices()
             served = last * models[0] + mean * models[1]
             # What is left of the shares, rounding included, so that models that are the identity give the identity.
             served[np.diag_indices(len(served))] += 1.0 - (last + mean)

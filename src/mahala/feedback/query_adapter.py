@@ -23,7 +23,7 @@ from mahala.feedback.trust.signals import Signals, check_signals
 from mahala.feedback.trust.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, slices
+from mahala.support.arrays import Arrays, FloatArray, slices
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
 from mahala.support.model_files import ModelFileError, check_matrix_shape, count_value, header_value
@@ -180,33 +180,18 @@ class QueryAdapter(AdapterRanking):
             raise ValueError(f"n_folds must be at least 2, got {self.n_folds}")
         with all_or_nothing(self), one_blas_thread():
             self._begin(queries.shape[1])
+            search, k = judged.Search.of(queries, items, judgments, int(self.k)), int(self.k)
+            self._model.see(search.gap(), search.size(), n)
             with task_bar(type(self).__name__, self.verbose or SHOWN.get() is not None) as update:
-                self._fit(judged.Search.of(queries, items, judgments, int(self.k)), folds, update)
+                tick = judged.counted(update, int(self.n_passes) * n * folds)
+                passes = judged.Passes(int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick)
+                expert, learned, self._judged, self.cross_validation_ = judged.fit_map(
+                    search, passes, self._model.new_model, self._model.rule, self._trust.experts, folds, k
+                )
+            if learned is not None:
+                self._model.learned = learned
+                self._trust.prefer(expert)
         return self
-
-    def _fit(self, search: judged.Search, folds: int, update: Any) -> None:
-        n = len(search.queries)
-        self._model.see(search.gap(), search.size(), n)
-        total, done = int(self.n_passes) * n * folds, 0
-
-        def tick() -> None:
-            nonlocal done
-            done += 1
-            if done % 100 == 0:
-                update(done, "judged queries", total)
-
-        passes = judged.Passes(int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick)
-
-        def learned(rows: IndexArray) -> judged.Averaged:
-            return passes.learn(search, rows, self._model.new_model(), self._model.rule)
-
-        expert, verdict, self.cross_validation_ = judged.choose(
-            search, learned, self._trust.experts, folds, int(self.k), self._rng
-        )
-        self._judged: Verdict | None = verdict
-        if expert:  # otherwise the model stays the identity, as cross-validation chose
-            self._model.learned = learned(np.arange(n))
-            self._trust.prefer(expert)
 
     @one_at_a_time
     def learn_one(

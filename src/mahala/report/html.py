@@ -72,7 +72,7 @@ def leaderboard_table(board: Leaderboard) -> str:
 
 
 LEADERBOARD_NOTE = (
-    "Dot: mean error; line and small numbers: 95 % interval. To plain: difference to the best plain distance in "
+    "Dot: mean error; line and small numbers: 95 % interval. Difference: that from the best plain distance, in "
     "percentage points, with its interval. Intervals describe each learner alone and are not adjusted for their "
     "number; the verdict above is the test. Fit: CPU seconds on one thread, the median over training parts. Click a "
     "heading to sort."

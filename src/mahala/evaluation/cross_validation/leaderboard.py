@@ -195,7 +195,7 @@ class Leaderboard:
 
     def _cells(self, most: int) -> list[list[str]]:
         """Return the heading and the cells of the first entries."""
-        cells = [["metric", self.measure, "95 % interval", "to plain", "fit"]]
+        cells = [["metric", self.measure, "95 % interval", "difference", "fit"]]
         for entry, _, texts, intervals in self.lines()[:most]:
             numbers = [texts[name] for name in ("difference", "seconds")]
             name = textwrap.shorten(entry.name, 40, placeholder="…")

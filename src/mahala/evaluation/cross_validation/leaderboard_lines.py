@@ -6,7 +6,7 @@ from mahala.evaluation.cross_validation.entries import Entry
 
 # Fields of entries that are shown after the error, and their titles.
 TITLES = {
-    "difference": "to plain",
+    "difference": "difference",
     "seconds": "fit",
     "plain_error": "plain error",
     "balanced_error": "balanced error",

@@ -69,7 +69,7 @@ def _sentence(board: Leaderboard) -> str:
     if verdict.kind == "probably helps" and verdict.repeats > 1:
         first += f" ({verdict.wins} of {verdict.repeats} repeats)"
     who = best.name if verdict.helps else f"the best learner, {best.name},"
-    choice = "Chosen on other folds, it gains" if verdict.helps else "What is chosen on other folds gains"
+    choice = "Chosen on other folds, it gains" if verdict.helps else "A learner chosen on other folds gains"
     interval = f"95 % interval {points(verdict.low)} to {points(verdict.high)}, {p_text(verdict.p_value)}"
     more = " More rows would tell." if verdict.kind == "probably helps" else ""
     return (
@@ -97,7 +97,7 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
         old, new = _new_group_errors(plan, board, column[1])
         yield (
             f"Column {column[0]!r} looks like an id of groups, because its rows share the label. On new groups the "
-            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: name it as the groups, "
+            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: pass it as groups, "
             "or drop it."
         )
 

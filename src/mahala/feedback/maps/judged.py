@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -189,21 +190,45 @@ def expert_values(search: Search, rows: IndexArray, model: Averaged, experts: Fl
     return values
 
 
-def choose(
+def counted(update: Callable[[int, str, int], object], total: int) -> Callable[[], object]:
+    """Return a function that counts judged queries, of `total` ones, and updates a progress bar now and then."""
+    numbers = itertools.count(1)
+
+    def tick() -> None:
+        if (done := next(numbers)) % 100 == 0:
+            update(done, "judged queries", total)
+
+    return tick
+
+
+class FittedMap(NamedTuple):
+    """The number of the chosen expert, the map if it uses one, the verdict, and the values by query."""
+
+    expert: int
+    learned: Averaged | None
+    verdict: Verdict
+    values: CrossValidation
+
+
+def fit_map(
     search: Search,
-    learned: Callable[[IndexArray], Averaged],
+    passes: Passes,
+    new_model: Callable[[], Averaged],
+    rule: SimilarityRule,
     experts: FloatArray,
     folds: int,
     k: int,
-    rng: np.random.Generator,
-) -> tuple[int, Verdict, CrossValidation]:
-    """Return the number of the expert that the judge chooses, the verdict, and the values by query.
+) -> FittedMap:
+    """Choose an expert by cross-validation over queries, and learn its map from all of them.
 
-    At most half of a map that is not shown to help is used. Expert 0 is the plain ranking. `learned(rows)` learns from
-    queries.
+    Expert 0 is the plain ranking, which needs no map. At most half of a map that is not shown to help is used.
     """
+
+    def learned(rows: IndexArray) -> Averaged:
+        return passes.learn(search, rows, new_model(), rule)
+
     n = len(search.queries)
-    fold_of = rng.permutation(n) % folds
+    fold_of = passes.rng.permutation(n) % folds
     values = np.empty((n, len(experts)))
     for fold in range(folds):
         test = np.flatnonzero(fold_of == fold)
@@ -214,4 +239,5 @@ def choose(
         allowed = np.flatnonzero(experts[:, 0] >= 1.0 - MOST_UNSHOWN)
         chosen = int(allowed[choose_by_bound(values[:, allowed] - values[:, :1])])
         verdict = verdict if chosen else verdict._replace(kind="does not help", share=0.0)
-    return chosen, verdict, CrossValidation(search.rows, values[:, 0], decision.values)
+    by_query = CrossValidation(search.rows, values[:, 0], decision.values)
+    return FittedMap(chosen, learned(np.arange(n)) if chosen else None, verdict, by_query)
