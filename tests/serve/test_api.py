@@ -186,11 +186,11 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def unharmed(tmp_path_factory):
-    """A service that no hostile request changes."""
+    """A client of a service that no hostile request changes."""
     with Service(tmp_path_factory.mktemp("serve") / "mahala.db", learn=False) as service:
         service.create("c", width=WIDTH)
         service.put_items("c", ITEMS)
-        yield service
+        yield http_of(service)
         assert service.search("c", {"item": "i0"}, k=40)[1]
         assert list(service.store.collections()) == ["c"]
         assert service.store.collections()["c"].n_logged == 0
@@ -199,7 +199,7 @@ def unharmed(tmp_path_factory):
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), HOSTILE)
 def test_hostile_requests_are_refused_in_words(unharmed, method, path, body, status):
-    answer = http_of(unharmed).request(method, BASE + path, content=body, headers={"Content-Type": "application/json"})
+    answer = unharmed.request(method, BASE + path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (status if isinstance(status, tuple) else (status,)), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()

@@ -154,17 +154,17 @@ def test_writers_at_once_get_places_without_gaps(server, store):
 
 def test_two_processes_serve_one_learns_and_the_server_goes_and_comes_back(server, store):
     with Service(server.address, lease_seconds=1.0) as one, Service(server.address, lease_seconds=1.0) as other:
-        last = asyncio.run(other.append("c", entries(20)))[-1]
+        last = asyncio.run(other.writer.append("c", entries(20)))[-1]
         wait_for(lambda: one.served("c").status()["learned"] == other.served("c").status()["learned"] == last)
         assert [own.learns for own in (one, other)].count(True) == 1
         server.stop()
         with pytest.raises(Unavailable, match="the database cannot be used"):
-            asyncio.run(one.append("c", entries(21)[20:]))
+            asyncio.run(one.writer.append("c", entries(21)[20:]))
         assert one.search("c", {"item": "i0"})[1]  # from memory
         wait_for(lambda: one.problem is not None)
         server.start()
         wait_for(lambda: one.problem is None)
-        (place,) = asyncio.run(one.append("c", entries(21)[20:]))
+        (place,) = asyncio.run(one.writer.append("c", entries(21)[20:]))
         assert place == last + 1
         wait_for(lambda: one.served("c").status()["learned"] == other.served("c").status()["learned"] == place)
         assert one.search("c", {"item": "i0"}) == other.search("c", {"item": "i0"})

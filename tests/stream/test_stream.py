@@ -125,12 +125,12 @@ def test_lego_has_no_margin(path):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_crash_at_any_checkpoint_leaves_the_same_bytes(name, tmp_path):
-    lines = lines_of(name, 12)
+    lines = lines_of(name, 7)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     learn_all(whole, lines, fresh(name))
     learn_all(tmp_path / "again", lines, fresh(name))
     assert (tmp_path / "again").read_bytes() == whole.read_bytes()
-    for _ in range(12):  # one line a life
+    for _ in range(7):  # one line a life
         stream = Stream(broken, fresh(name))
         results = stream.learn(lines)
         next(results)
