@@ -132,12 +132,12 @@ class _Places(NamedTuple):
         nearer = np.concatenate([np.zeros((n, 1, sums.shape[2])), np.cumsum(sums, axis=1)], axis=1)
         # The place of the k-th neighbour, for all k and rows in one search: each row has a range of numbers of its own.
         ranges = at * (float(max(n_nearer[:, -1].max(), counts[-1])) + 1.0)
-        found = np.searchsorted((n_nearer[:, 1:] + ranges[:, np.newaxis]).ravel(), counts[:, np.newaxis] + ranges)
-        group = np.minimum(found - width * at, width - 1)
+        place = np.searchsorted((n_nearer[:, 1:] + ranges[:, np.newaxis]).ravel(), counts[:, np.newaxis] + ranges)
+        group = np.minimum(place - width * at, width - 1)
         start, stop = first[at, group], end[at, group]
         m, t = n_nearer[at, start][:, :, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, :, np.newaxis]
         k, before = counts[:, np.newaxis, np.newaxis], nearer[at, start]
-        result = (before * t + (k - m) * (nearer[at, stop] - before)) / (t * k)
+        result: FloatArray = (before * t + (k - m) * (nearer[at, stop] - before)) / (t * k)
         if width < len(self.sizes):
             # Not all places at the distance of the last one may be among them: search for more, where they count.
             unfinished = np.flatnonzero(n_nearer[at, first[:, -1]] < counts[-1])
