@@ -111,16 +111,15 @@ class Refused(Exception):
 
 
 class Load:
-    """Requests that are being answered, and that wait for a turn of the event loop; `at_once` of each at most."""
+    """Requests that are being answered, `at_once` at most, and those whose bodies are being read."""
 
     def __init__(self, at_once: int, count_refused: Callable[[], object]) -> None:
         self.at_once, self.count_refused = at_once, count_refused
-        self.n_answered = self.n_waiting = 0
+        self.n_answered = self.n_reading = 0
 
-    @property
-    def is_full(self) -> bool:
-        """Whether more requests are refused."""
-        return self.n_answered >= self.at_once or self.n_waiting >= self.at_once
+    def is_full(self, n_begun: int) -> bool:
+        """Return whether more are refused: as many as may be answered at once wait already for a turn of the loop."""
+        return n_begun - self.n_reading >= 2 * self.at_once
 
 
 class Envelope:
@@ -183,7 +182,11 @@ class Envelope:
             return
         body = bytearray()
         try:
-            await self._read(scope, receive, body)
+            self.load.n_reading += 1
+            try:
+                await self._read(scope, receive, body)
+            finally:
+                self.load.n_reading -= 1
             await self._turn()
             if self.load.n_answered >= self.load.at_once:
                 raise _overloaded(f"{self.load.at_once} requests are being answered already")
@@ -210,7 +213,6 @@ class Envelope:
         self._n_begun += 1
         if self._n_begun > TURN:
             self._later.append(loop.create_future())
-            self.load.n_waiting = len(self._later)
             await self._later[-1]
 
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -218,7 +220,6 @@ class Envelope:
         for _ in range(self._n_begun):
             if not (future := self._later.popleft()).done():  # cancelled
                 future.set_result(None)
-        self.load.n_waiting = len(self._later)
         if self._n_begun:
             loop.call_soon(self._next_turn, loop)
 

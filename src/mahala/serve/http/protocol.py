@@ -56,7 +56,7 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
         former = self.cycle
         is_first = self._n_bytes == 0 and (former is None or (former.response_complete and not former.more_body))
         load: Load | None = getattr(getattr(self.config.app, "state", None), "load", None)
-        if load is not None and load.is_full and is_first and is_whole_post(data):
+        if load is not None and load.is_full(len(self.tasks)) and is_first and is_whole_post(data):
             load.count_refused()
             self.transport.write(REFUSAL)
             return
