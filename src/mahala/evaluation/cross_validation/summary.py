@@ -96,9 +96,9 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
     if column is not None:
         old, new = _new_group_errors(plan, board, column[1])
         yield (
-            f"Column {column[0]!r} looks like an id of groups, because its rows share the label. On new groups the "
-            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: pass it as groups, "
-            "or drop it."
+            f"Column {column[0]!r} looks like an id of groups, because rows with the same value share the label. On "
+            f"new groups the {board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: pass it "
+            "as groups, or drop it."
         )
 
 
