@@ -130,11 +130,12 @@ def few_rounds(monkeypatch):
     monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     """A window of a browser, for pages; the tests that need it are skipped where there is none.
 
-    All tests share it: a browser takes two seconds of CPU time to start, and half a second for each window.
+    The tests of a file share it: a browser takes two seconds of CPU time to start, and half a second for each window.
+    Files do not: as long as it is open, an event loop runs in this thread, and `asyncio.run` fails.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
