@@ -24,7 +24,7 @@ TITLES = {
 
 REMARKS = {
     "pa2013": "the paper's glass data is probably not the public one",
-    "sors2015": "only bbc is the paper's data, and its scaling there is unknown; two data sets have fewer runs",
+    "sors2015": "only bbc is the paper's data, and how the paper scaled it is unknown; two data sets have fewer runs",
     "boostmetric2009": "without USPS-1, which has one split and so no deviation",
 }
 

@@ -6,6 +6,7 @@ names, and are skipped without it.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(items):
     early, late = ([item for item in slow if item.path in half] for half in (files[::2], files[1::2]))
     middle = max(0, len(items) // 2 - len(early))
     items[:] = early + others[:middle] + late + others[middle:]
+
+
+def pytest_collection_finish():
+    """Let the garbage collector pass over what was imported and collected: it takes 0.2 s to look through."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,11 +130,12 @@ def few_rounds(monkeypatch):
     monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     """A window of a browser, for pages; the tests that need it are skipped where there is none.
 
-    All tests share it: a browser takes two seconds of CPU time to start, and half a second for each window.
+    The tests of a file share it: a browser takes two seconds of CPU time to start, and half a second for each window.
+    Files do not: as long as it is open, an event loop runs in this thread, and `asyncio.run` fails.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")

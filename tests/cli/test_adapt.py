@@ -171,7 +171,7 @@ def test_clicks_give_the_model_of_a_stream(log):
     assert (told["verdict"], told["trust"]) == (adapter.verdict_.as_dict(), adapter.trust_)
     shown = words(run(*options, "--output", folder / "a"))
     assert f"{told['learned']} of 150 impressions; in the other {told['ignored']}, all reactions are equal" in shown
-    assert "The verdict counts only the first impression of each query. To test it, run mahala evaluate" in shown
+    assert "The verdict is for new queries: it counts only the first impression of each query. To test the map" in shown
     # The log grows, and the stream goes on after the lines that were learned from.
     with open(options[1], "a") as file:
         file.writelines(impressions(20, seed=1))

@@ -275,7 +275,7 @@ def test_the_plain_distance_is_saved_unless_it_is_beaten(tmp_path):
     result = mahala(*command, "--output", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "Does not help: the best learner" in words(result.output)
-    assert "model.safetensors holds the plain distance, Euclidean" in words(result.output)
+    assert "model.safetensors holds the plain distance (scaled Euclidean); apply it to raw" in words(result.output)
     origin = {"learner": "Euclidean", "params": {}, "verdict": "does not help"}
     assert Metric.load(tmp_path / "out" / "model.safetensors").origin == origin
 

@@ -137,7 +137,6 @@ def test_memory_is_free_without_the_garbage_collector(learner):
     finally:
         tracemalloc.stop()
         gc.enable()
-        gc.unfreeze()
     assert left < X.shape[1] ** 2 * 8
 
 

@@ -244,11 +244,11 @@ def test_correlated_features_are_a_stream_too():
 def test_a_smooth_curve_in_order_is_a_stream_too(kernel, params, psd):
     """Each point lies nearly in the span of those before: squared distances are good to 1e-10 of the largest, and what
     is learned from distances between near points to as much as they are larger than that."""
-    t = np.linspace(0, 6, 120)
+    t = np.linspace(0, 6, 80)
     X = np.column_stack([np.cos(t), np.sin(t)])
     rng = np.random.default_rng(0)
-    left = np.sort(rng.integers(1, 120, size=200))
-    pairs = Pairs(X, left, (left * rng.random(200)).astype(int), rng.random(200) < 0.5)
+    left = np.sort(rng.integers(1, 80, size=120))
+    pairs = Pairs(X, left, (left * rng.random(120)).astype(int), rng.random(120) < 0.5)
     learner = mahala.PA(kernel=kernel, kernel_params=params, psd=psd)
     whole, single = clone(learner).fit(pairs), clone(learner)
     feed_one_by_one(single, pairs)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from sklearn.utils.estimator_checks import check_estimator_sparse_matrix
 
+import mahala
 from contract.learners import LEARNERS, few
 from sklearn_checks import each_with_checks, run
 
@@ -19,7 +21,9 @@ def settings(kind):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @each_with_checks([kind(**settings(kind)) for kind in LEARNERS])
 def test_learner_passes(estimator, checks):
-    run(checks, estimator)
+    # Sparse matrices are read as sparse arrays are, by the base classes.
+    once = isinstance(estimator, (mahala.PA, mahala.OASIS, mahala.NCA))
+    run([check for check in checks if once or check.func is not check_estimator_sparse_matrix], estimator)
 
 
 @pytest.mark.parametrize("kind", LEARNERS)

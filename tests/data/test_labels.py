@@ -46,3 +46,5 @@ def test_leaks():
     assert possible_leaks(X, y, groups) == ["copy", "code"]
     assert possible_leaks(X[:20], y[:20], groups) == []
     assert possible_leaks(X, np.zeros(300), groups) == []
+    # A tree of twelve leaves fits these runs of classes, but does not predict them.
+    assert possible_leaks(np.arange(36.0)[:, np.newaxis], np.repeat([0, 1, 2] * 4, 3), {"runs": [0]}) == []

@@ -128,9 +128,9 @@ def test_a_column_of_groups_is_named_with_the_error_on_new_groups():
     new = compare(frame, y, PANEL, folds=4, repeats=1, n_neighbors=3, groups=groups)
     on_new = next(entry for entry in new.entries if entry.name == board.winner.name).errors[:, 2].mean()
     assert caution == (
-        "Column 'household' looks like an id of groups, because its rows share the label. On new groups the 3-NN error "
-        f"of {board.winner.spoken} is {100 * on_new:.1f} %, not {100 * board.winner.error:.1f} %: pass it as "
-        "groups, or drop it."
+        "Column 'household' looks like an id of groups, because rows with the same value share the label. On "
+        f"new groups the 3-NN error of {board.winner.spoken} is {100 * on_new:.1f} %, not "
+        f"{100 * board.winner.error:.1f} %: pass it as groups, or drop it."
     )
     assert on_new > board.winner.error + 0.2
     assert board.headline.endswith("(see the cautions)")
@@ -179,7 +179,7 @@ def test_probably_helps_names_both():
     assert verdict.low <= 0.0 < verdict.gain
     assert verdict.p_value > 0.05
     assert verdict.sentence.startswith(f"Probably helps ({verdict.wins} of 2 repeats): LDA has a 3-NN error of ")
-    assert verdict.sentence.endswith("More rows would tell.")
+    assert verdict.sentence.endswith("More rows are needed to be sure.")
 
 
 def test_baselines_weight_classes_under_the_balanced_error():

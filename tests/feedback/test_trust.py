@@ -51,7 +51,7 @@ def drifting(hedge, rng):
 def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, seed):
     rng, hedge = np.random.default_rng(seed), Hedge(start, rate)
     suffered = 0.0
-    for _ in range(400):
+    for _ in range(250):
         losses = stream(hedge, rng)
         suffered += hedge.weights() @ losses
         hedge.update(losses)

@@ -211,8 +211,7 @@ def test_linear_kernel_is_the_primal_far_from_the_origin(labelled, offset):
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("psd", ["every", "end", 50])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("psd", "index"), [("every", np.int32), ("end", np.int64), (50, np.int32)])
 def test_wide_sparse_rows_are_learned_as_dense_ones(psd, index):
     rng = np.random.default_rng(0)
     X = sp.random_array((80, 200), density=0.03, format="csr", random_state=rng)

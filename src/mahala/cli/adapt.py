@@ -252,8 +252,8 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
         lines.append(("trust", trust_text(facts["trust"])))
     lines.append(("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"))
     if "impressions" in facts:
-        test = "To test it, run mahala evaluate on judged queries."
-        lines.append(("", f"[dim]The verdict counts only the first impression of each query. {test}[/dim]"))
+        new = "The verdict is for new queries: it counts only the first impression of each query."
+        lines.append(("", f"[dim]{new} To test the map, run mahala evaluate on judged queries.[/dim]"))
     lines.append(("took", f"{facts['seconds']:.1f} s"))
     files = {"adapter": facts["output"], "metric": facts["metric"], "report": facts["report"]}
     lines += [(title, None if path is None else escape(path)) for title, path in files.items()]

@@ -82,7 +82,7 @@ def compare(
     """Compare learners with plain distances by cross-validation, and judge whether learning helps.
 
     Writes report.html (tables and figures), model.safetensors (the learner that is shown to help, or else the best
-    plain distance, fitted to all rows; it takes raw features) and leaderboard.csv. A learner that probably helps is
+    plain distance, fitted to all rows; apply it to raw features) and leaderboard.csv. A learner that probably helps is
     written to learned.safetensors beside the plain distance. A label that is a number is predicted as one; --bins makes
     classes of it. Ctrl-C writes what is finished, marked as partial; the same command again resumes.
 

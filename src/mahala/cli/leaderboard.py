@@ -31,12 +31,12 @@ def saved_model(board: Leaderboard) -> str:
     """Describe the contents of the model file."""
     rows = "all rows" if len(board.rows) == board.n_rows else f"the {len(board.rows):,} rows of the sample"
     winner = board.winner
-    what = f"{winner.name}, fitted to {rows}" if winner.learned else f"the plain distance, {winner.name}"
+    what = f"{winner.name}, fitted to {rows}" if winner.learned else f"the plain distance ({winner.spoken})"
     learned = board.candidate
     beside = (
         f" {learned.name}, which probably helps, is in learned.safetensors." if learned not in (None, winner) else ""
     )
-    return f"model.safetensors holds {what}; it takes raw features.{beside}"
+    return f"model.safetensors holds {what}; apply it to raw features.{beside}"
 
 
 def as_facts(board: Leaderboard, data: str, paths: Sequence[Path]) -> dict[str, Any]:

@@ -108,13 +108,10 @@ class _Places(NamedTuple):
         """Return, for each of the nearest places, the first one at its distance and the end of those at it."""
         n, width = squared.shape
         first, end = np.zeros((n, width), dtype=np.intp), np.full((n, width), width)
-        other = squared[:, :-1]
+        other, places = squared[:, :-1], np.arange(1, width)
         same = np.abs(squared[:, 1:] - other) <= _ROUNDING * np.abs(other) + self.rounding  # but for rounding
-        for j in range(1, width):
-            first[:, j] = np.where(same[:, j - 1], first[:, j - 1], j)
-        for j in range(width - 2, -1, -1):
-            end[:, j] = np.where(same[:, j], end[:, j + 1], j + 1)
-        return first, end
+        first[:, 1:], end[:, :-1] = np.where(same, 0, places), np.where(same, width, places)
+        return np.maximum.accumulate(first, axis=1), np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
 
     def means(
         self,
@@ -133,12 +130,14 @@ class _Places(NamedTuple):
         at = np.arange(n)
         n_nearer = np.concatenate([np.zeros((n, 1)), np.cumsum(sizes, axis=1)], axis=1)
         nearer = np.concatenate([np.zeros((n, 1, sums.shape[2])), np.cumsum(sums, axis=1)], axis=1)
-        result = np.empty((len(counts), n, sums.shape[2]))
-        for place, k in enumerate(counts.tolist()):
-            group = np.minimum((n_nearer[:, 1:] < k).sum(axis=1), width - 1)  # of the k-th neighbour
-            start, stop = first[at, group], end[at, group]
-            m, t = n_nearer[at, start][:, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, np.newaxis]
-            result[place] = (nearer[at, start] * t + (k - m) * (nearer[at, stop] - nearer[at, start])) / (t * k)
+        # The place of the k-th neighbour, for all k and rows in one search: each row has a range of numbers of its own.
+        ranges = at * (float(max(n_nearer[:, -1].max(), counts[-1])) + 1.0)
+        place = np.searchsorted((n_nearer[:, 1:] + ranges[:, np.newaxis]).ravel(), counts[:, np.newaxis] + ranges)
+        group = np.minimum(place - width * at, width - 1)
+        start, stop = first[at, group], end[at, group]
+        m, t = n_nearer[at, start][:, :, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, :, np.newaxis]
+        k, before = counts[:, np.newaxis, np.newaxis], nearer[at, start]
+        result: FloatArray = (before * t + (k - m) * (nearer[at, stop] - before)) / (t * k)
         if width < len(self.sizes):
             # Not all places at the distance of the last one may be among them: search for more, where they count.
             unfinished = np.flatnonzero(n_nearer[at, first[:, -1]] < counts[-1])

@@ -57,10 +57,10 @@ def test_it_is_the_definition(share, case, rows, scale):
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
 def test_rows_with_many_and_with_few_near_neighbours(scale, monkeypatch):
     rng = np.random.default_rng(0)
-    Z = scale * np.concatenate([0.2 * rng.normal(size=(60, 5)), 3.0 * rng.normal(size=(90, 5))])
-    monkeypatch.setattr(softmax_sums, "BLOCK_BYTES", 8 * 150 * 20)
+    Z = scale * np.concatenate([0.2 * rng.normal(size=(30, 5)), 3.0 * rng.normal(size=(45, 5))])
+    monkeypatch.setattr(softmax_sums, "BLOCK_BYTES", 8 * 75 * 20)
     monkeypatch.setattr(pair_sums, "FEW_PRODUCTS", 0)
-    check(Z, rng.integers(0, 3, size=150))
+    check(Z, rng.integers(0, 3, size=75))
 
 
 @pytest.mark.parametrize("scale", [0.3, 3.0])

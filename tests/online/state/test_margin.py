@@ -149,7 +149,7 @@ def test_steps_of_sizes_far_apart_stay_numbers():
 @pytest.mark.parametrize("variant", ["I", "LS"])
 def test_no_drift_over_a_long_stream(variant):
     rng = np.random.default_rng(2)
-    d, n = 12, 10_000
+    d, n = 12, 5_000
     centres = rng.normal(size=(6, d))
     labels = rng.integers(0, 6, size=400)
     X = centres[labels] + 0.7 * rng.normal(size=(400, d))
@@ -165,7 +165,7 @@ def test_no_drift_over_a_long_stream(variant):
 @pytest.mark.parametrize("variant", ["I", "LS"])
 def test_large_dimension_with_retuning_follows_the_paper(variant):
     rng = np.random.default_rng(3)
-    d, n = 70, 600
+    d, n = 70, 300
     V = rng.normal(size=(n, d)) * 0.97 ** np.arange(d)
     y = np.where(np.abs(V[:, :5]).sum(axis=1) < 4, 1, -1).astype(np.int8)
     model = MarginState(np.zeros((d, d)), 0.0, 1)

@@ -108,7 +108,7 @@ class Answers(NamedTuple):
 class LogisticLoss:
     """The mean logistic loss of answers, and its gradient, as a function of the mapped rows and of the threshold.
 
-    An answer is right with probability noise + (1 - 2 noise) σ(m / t), where m is its margin: the squared distance
+    The probability of an answer is noise + (1 - 2 noise) σ(m / t), where m is its margin: the squared distance
     that should be larger minus the other one.
     """
 

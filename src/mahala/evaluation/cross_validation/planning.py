@@ -124,8 +124,8 @@ def _why_balanced(target: Target) -> str:
     counts = np.bincount(target.codes)
     majority = target.classes[int(counts.argmax())]
     return (
-        f"The balanced error ranks, because over {100.0 * LOPSIDED:.0f} % of rows are of class {majority!r}: always "
-        f"answering {majority!r} has an error of {percent(1.0 - counts.max() / len(target.codes))}, but a balanced "
-        f"error of {percent(1.0 - 1.0 / len(counts))}. For the plain error, use --metric error (Python: "
-        "metric='error')."
+        f"Metrics are ranked by the balanced error, because over {100.0 * LOPSIDED:.0f} % of rows are of class "
+        f"{majority!r}: always answering {majority!r} has an error of "
+        f"{percent(1.0 - counts.max() / len(target.codes))}, but a balanced error of "
+        f"{percent(1.0 - 1.0 / len(counts))}. For the plain error, use --metric error (Python: metric='error')."
     )
