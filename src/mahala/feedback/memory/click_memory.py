@@ -212,7 +212,8 @@ class ClickMemory:
 
 def _net(evidence: NDArray[Any]) -> FloatArray:
     """Return the net clicks of items from rows of clicks and expected clicks."""
-    return np.maximum(evidence @ np.array([1.0, -EXPECTED]), LOWEST)
+    net: FloatArray = np.maximum(evidence @ np.array([1.0, -EXPECTED]), LOWEST)
+    return net
 
 
 def summed(first: tuple[Keys, FloatArray], second: tuple[Keys, FloatArray]) -> tuple[Keys, FloatArray]:
