@@ -341,7 +341,10 @@ SHOWN = Verdict("shown to help", 0.04, 0.01, 0.07, 200, 0.008, "nDCG@10", "queri
     [
         ({}, "Shown to help: +0.040 nDCG@10 (95 % interval +0.010 to +0.070) on 200 queries not learned from. 25 % of"),
         ({"repeats": 5, "wins": 4}, "Shown to help (4 of 5 repeats): +0.040 nDCG@10"),
-        ({"kind": "probably helps"}, "not learned from. More queries would tell. 25 % of the learned map is served."),
+        (
+            {"kind": "probably helps"},
+            "not learned from. More queries are needed to be sure. 25 % of the learned map is",
+        ),
         ({"kind": "does not help", "share": 0.0}, "not learned from. The plain ranking is served."),
         ({"kind": "too early to tell", "n": 3, "share": 0.0}, "Too early to tell: 3 queries were seen. The plain"),
         ({"measure": "answers predicted"}, "+4.0 points of answers predicted (95 % interval +1.0 to +7.0) on"),

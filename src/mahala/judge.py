@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
         if self.kind == "too early to tell":
             return f"{first}: {self.n} {self.units} were seen. {self._served()}"
         repeats = f" ({self.wins} of {self.repeats} repeats)" if self.repeats > 1 and self.helps else ""
-        more = f" More {self.units} would tell." if self.kind == "probably helps" else ""
+        more = f" More {self.units} are needed to be sure." if self.kind == "probably helps" else ""
         return f"{first}{repeats}: {self.measured}{more} {self._served()}"
 
     @property

@@ -179,7 +179,7 @@ def test_probably_helps_names_both():
     assert verdict.low <= 0.0 < verdict.gain
     assert verdict.p_value > 0.05
     assert verdict.sentence.startswith(f"Probably helps ({verdict.wins} of 2 repeats): LDA has a 3-NN error of ")
-    assert verdict.sentence.endswith("More rows would tell.")
+    assert verdict.sentence.endswith("More rows are needed to be sure.")
 
 
 def test_baselines_weight_classes_under_the_balanced_error():

@@ -71,7 +71,7 @@ def _sentence(board: Leaderboard) -> str:
     who = best.name if verdict.helps else f"the best learner, {best.name},"
     choice = "Chosen on other folds, it gains" if verdict.helps else "A learner chosen on other folds gains"
     interval = f"95 % interval {points(verdict.low)} to {points(verdict.high)}, {p_text(verdict.p_value)}"
-    more = " More rows would tell." if verdict.kind == "probably helps" else ""
+    more = " More rows are needed to be sure." if verdict.kind == "probably helps" else ""
     return (
         f"{first}: {who} has a {board.measure} of {percent(best.error)}, {base.spoken} {percent(base.error)}. {choice} "
         f"{points(verdict.gain)} points over {verdict.n:,} {verdict.units} ({interval}).{more}"
