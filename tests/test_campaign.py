@@ -14,7 +14,6 @@ from campaign.__main__ import PARTS
 from campaign.mutants import draw, mutated
 from campaign.mutants import tests_of as files_of_tests
 from campaign.runner import State
-from processes import Program
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign forks its processes")
@@ -22,12 +21,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign fo
 
 def test_nothing_fails():
     # In a process of its own: it forks, and measures memory.
-    run = "import sys; from campaign.__main__ import main; sys.exit(main())"
-    with Program(run, "--short", "--seed", "0", folder=ROOT) as process:
-        printed = process.stdout.read()
-        assert process.wait() == 0, printed[-9000:] + process.stderr.read()[-2000:]
-    told = re.findall(r"^(\w+): tried [1-9][\d,]*, failed 0, ", printed, re.MULTILINE)
-    assert told == list(PARTS), printed
+    command = [sys.executable, "-m", "campaign", "--short", "--seed", "0"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-9000:] + result.stderr[-2000:]
+    told = re.findall(r"^(\w+): tried [1-9][\d,]*, failed 0, ", result.stdout, re.MULTILINE)
+    assert told == list(PARTS), result.stdout
 
 
 TWO_CASES = """
