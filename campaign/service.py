@@ -88,12 +88,24 @@ def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> d
         raise Failed(f"a client failed: {told.get('problem', 'it crashed')}")
     with mahala.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
         client.wait(max(told["acknowledged"].values()), 60.0)
+    _wait_for_states(path, max(told["acknowledged"].values()))
     os.kill(pid, signal.SIGTERM)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (0, -signal.SIGTERM):
         raise Failed(f"the service ended with the code {code}")
     acknowledged: dict[str, int] = told["acknowledged"]
     return acknowledged
+
+
+def _wait_for_states(path: Path, place: int) -> None:
+    """Wait until the states have learned up to a place: before a kill, perhaps only the maps of it were written."""
+    end = time.monotonic() + 60.0
+    with Service(path, learn=False) as service:
+        checkpoints = Checkpoints(service.store.database)
+        while (newest := checkpoints.newest("c", 0)) is None or newest[0].place < place:
+            if time.monotonic() > end:
+                raise Failed(f"after 60 s, the states have learned up to {newest and newest[0].place}, not {place}")
+            time.sleep(0.05)
 
 
 def _use(address: str, seeds: list[int]) -> dict[str, Any]:

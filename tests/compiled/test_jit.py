@@ -130,7 +130,7 @@ while True:
     except KeyboardInterrupt:
         pass
 again = counts()
-assert first[0] == again[0] == 2
+assert first[0] == again[0] == (2, 0.0)
 assert np.array_equal(first[1], again[1])
 print(interrupts)
 """
