@@ -99,6 +99,11 @@ def test_a_feature_that_matters_is_learned():
     assert np.mean(metric.margins(data) > 0) > board.winner.new_items - 0.05
 
 
+def test_learners_that_the_budget_stops_are_named():
+    board = compare_answers(triplets(80), {"LogisticMetric": LogisticMetric()}, folds=2, seconds=0.0)
+    assert "budget, on so many training parts: LogisticMetric (4 of 4)" in "\n".join(board.sentences())
+
+
 def test_random_answers_teach_nothing():
     rng = np.random.default_rng(0)
     X, _ = items()

@@ -41,10 +41,11 @@ class Split(NamedTuple):
 
 @dataclass
 class Measured:
-    """Values of a candidate on all answers, NaN where it was not tested, and how long its fits took."""
+    """Values of a candidate on all answers, NaN where it was not tested; how long its fits took, and which were cut."""
 
     values: FloatArray
     seconds: list[float] = field(default_factory=list)
+    stopped: list[bool] = field(default_factory=list)
     failure: str | None = None
 
 
@@ -149,13 +150,14 @@ def _measure(learner: Learner | None, data: Comparisons, split: Split, seconds: 
         metric: Metric = MahalanobisMetric.euclidean(data.n_features)
         if learner is not None:
             started = time.process_time()
-            with warnings.catch_warnings(), time_limit(seconds):
+            with warnings.catch_warnings(), time_limit(seconds) as limit:
                 warnings.simplefilter("ignore")
                 try:
                     metric = clone(learner).fit(data[train]).metric_
                 except (ValueError, MemoryError) as error:  # too few answers are left, or too much is asked for
                     return replace(result, failure=str(error))
             result.seconds.append(time.process_time() - started)
+            result.stopped.append(limit.stopped)
         result.values[test] = _values(metric, data, train, test)
     return result
 
@@ -187,6 +189,12 @@ def _summary(
     names = [reference, *(entry.name for entry in entries if entry.learned and entry.failure is None)]
     (chosen, new), (same_chosen, same) = (_decide(results, at, split, names) for at, split in enumerate(splits))
     notes = ["Rows were scaled to length 1 for distances, because the cosine predicts more answers."] if scaled else []
+    cut = {name: sum(sum(part.stopped) for part in parts) for name, parts in results.items()}
+    if stopped := [f"{name} ({n} of {sum(len(split.train) for split in splits)})" for name, n in cut.items() if n]:
+        notes.append(
+            f"Stopped by their share of the budget, on so many training parts: {', '.join(stopped)}. A larger budget "
+            "lets them finish."
+        )
     return AnswerBoard(
         entries=tuple(entries),
         verdict=new.verdict.of_metric(),
