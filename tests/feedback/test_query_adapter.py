@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -48,6 +48,7 @@ def fed(adapter, stream):
 
 
 @examples(7)
+@example(1536718668, "clicks", -0.5)  # two pages of two in a row have the same query and first result
 @given(
     seed=st.integers(0, 2**32 - 1),
     kind=st.sampled_from(["clicks", "grades", "ties"]),

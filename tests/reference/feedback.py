@@ -74,9 +74,10 @@ def adapter_stream(impressions, d, rates, support):
         served.append(x @ matrix(kind))
         spread = np.ptp(Z @ x) if len(Z) != 2 or before is None else abs(Z[0] @ x - before)
         before = Z[0] @ x
-        if spread > 0:
+        size = np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1)))
+        if spread > 1e-12 * size:  # else equal up to rounding, as the first scores of the same query and item are
             spreads.append(spread)
-            sizes.append(np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1))))
+            sizes.append(size)
         pairs = [(i, j) for i in range(len(Z)) for j in range(len(Z)) if reactions[i] > reactions[j]]
         if not pairs:
             remember(Z, reactions, key)

@@ -18,6 +18,9 @@ from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import count_value, header_value, number_value
 from mahala.support.parameters import check_params
 
+# A smaller difference between scores, in products of the vectors' lengths, is one of rounding.
+ROUNDING = 1e-12
+
 
 class MapLearner:
     """A learner that starts from the identity, in steps whose "auto" parameters follow the scores seen so far.
@@ -84,8 +87,8 @@ class MapLearner:
         self.see(gap, size)
 
     def see(self, gap: float, size: float, weight: int = 1) -> None:
-        """Take the scales of the scores on a page into their running means; equal scores have none."""
-        if gap > 0.0 and size > 0.0:
+        """Take the scales of the scores on a page into their running means; scores equal up to rounding have none."""
+        if gap > ROUNDING * size > 0.0:
             self._n_scales += weight
             learner, share = self.learner, weight / self._n_scales
             learner._gap += (min(max(gap, 1.0 / LONGEST_STEP), LONGEST_STEP) - learner._gap) * share
