@@ -49,7 +49,7 @@ kernels: $(VENV)/.ready
 # old ones call. Numba drops the cache of another version, hence one of its own.
 test-oldest: export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)-oldest
 test-oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python $(PYTEST) -W ignore::DeprecationWarning
+	$(OLDEST)/bin/python $(PYTEST) -W ignore::DeprecationWarning -W ignore::hypothesis.errors.HypothesisWarning
 
 # Lines of src that no test runs. It fails below the share that `fail_under` in pyproject.toml asks for.
 coverage: $(VENV)/.ready
