@@ -14,7 +14,6 @@ from mahala.batch.triplets import target_neighbors
 from mahala.compiled.sums import pair_sums
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
-from mahala.engine.torch import device
 from mahala.support.parameters import config_context
 from reference import lmnn as reference
 from strategies import labelled_rows
@@ -68,8 +67,8 @@ def test_sums_over_pairs_are_their_definitions(engine, share, few_pairs, case, s
     counted = other & (d < cutoff)
     weights = both * np.where(counted & (d > 0.0), -1.0 / np.where(d > 0.0, d, 1.0) + 1.0, 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        for module in filter(None, (pair_sums, torch and device)):
-            patch.setattr(module, "SPARSE_SHARE", share)
+        for module in ("mahala.compiled.sums.pair_sums", *(["mahala.engine.torch.device"] if torch else [])):
+            patch.setattr(f"{module}.SPARSE_SHARE", share)
         patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
         patch.setattr(pair_sums, "FEW_PAIRS", few_pairs)
         total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff, w)
