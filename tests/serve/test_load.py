@@ -164,7 +164,8 @@ def test_health_is_answered_before_requests_that_wait(service):
 
 
 def test_requests_are_refused_before_they_are_parsed_if_too_many_wait(service, monkeypatch):
-    monkeypatch.setattr(protocol, "REFUSAL", protocol.REFUSAL.replace(b"503", b"599"))  # to tell it from other answers
+    for name, status in (("REFUSAL", b"503"), ("HEALTH", b"200")):  # to tell them from other answers
+        monkeypatch.setattr(protocol, name, getattr(protocol, name).replace(status, b"599"))
     body = json.dumps(SEARCH).encode()
     post = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     with running(service) as (port, app), connect(port) as connection, connection.makefile("rb") as lines:
@@ -180,7 +181,9 @@ def test_requests_are_refused_before_they_are_parsed_if_too_many_wait(service, m
         health = HEAD.replace(b"POST /v1/collections/c/search", b"GET /health") + b"\r\n"
         assert list(statuses(post, health)) == [200, 200]
         app.state.load.n_reading = -2 * app.state.load.at_once  # as if so many had begun
-        assert list(statuses(post, post, health)) == [599, 599, 200]
+        ready = health.replace(b"health", b"ready")
+        assert list(statuses(post, post, health, ready, health)) == [599, 599, 599, 200, 599]
+        assert b" 599 " in read(connect(port, health[:-2] + b"Connection: close\r\n\r\n"))
         app.state.load.n_reading = 0
         assert list(statuses(post)) == [200]
         metrics = TestClient(app, base_url="http://127.0.0.1").get("/metrics").text

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 import mahala
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.metrics import Metrics
-from mahala.serve.http.middleware import Envelope, Load, handle_errors, problem
+from mahala.serve.http.middleware import HEALTHY, Envelope, Load, handle_errors, problem
 from mahala.serve.http.openapi import document
 from mahala.serve.http.quick_route import GuardedRoute
 from mahala.serve.http.responses import Health, Ready
@@ -43,7 +43,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     @app.get("/health", tags=["state"], response_model=Health)
     async def health() -> dict[str, str]:
         """Say that the process runs."""
-        return {"status": "ok", "version": mahala.__version__}
+        return HEALTHY
 
     @app.get("/ready", tags=["state"], response_model=Ready)
     async def ready() -> JSONResponse:

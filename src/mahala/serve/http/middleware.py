@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
+import mahala
 from mahala.serve.http.metrics import Metrics
 from mahala.serve.http.schemas import TAGS
 from mahala.serve.store.database import Conflict, Unavailable, Unknown
@@ -38,6 +39,7 @@ BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
 TURN = 8
 # Answered to everyone at any load, before others: they use neither the database nor a thread.
 ALWAYS = ("/health", "/ready")
+HEALTHY = {"status": "ok", "version": mahala.__version__}
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from http import HTTPStatus
 from typing import Any
 
+from starlette.responses import JSONResponse
 from uvicorn.protocols.http import auto
 
-from mahala.serve.http.middleware import HEADERS, Load, problem
+from mahala.serve.http.middleware import HEADERS, HEALTHY, Load, problem
 
 _Protocol: Any = auto.AutoHTTPProtocol  # by httptools or h11
 
@@ -17,15 +19,18 @@ HEADER_SECONDS, HEADER_BYTES = 10.0, 65_536
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+) *\r\n", re.IGNORECASE)
 _OTHERWISE = re.compile(rb"\r\n(connection|expect|transfer-encoding):", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection: *close *\r\n", re.IGNORECASE)
 
 
-def _refusal() -> bytes:
-    answer = problem(503, "too many requests wait already: try again later", {"Retry-After": "1"})
+def _whole(answer: JSONResponse) -> bytes:
+    """Return the bytes of an answer."""
+    status = f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}\r\n"
     lines = [b"%b: %b\r\n" % header for header in (*answer.raw_headers, *HEADERS.items())]
-    return b"".join([b"HTTP/1.1 503 Service Unavailable\r\n", *lines, b"\r\n", answer.body])
+    return b"".join([status.encode(), *lines, b"\r\n", answer.body])
 
 
-REFUSAL = _refusal()
+REFUSAL = _whole(problem(503, "too many requests wait already: try again later", {"Retry-After": "1"}))
+HEALTH = _whole(JSONResponse(HEALTHY))
 
 
 class TimedProtocol(_Protocol):  # type: ignore[misc]
@@ -34,8 +39,8 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
     Uvicorn itself closes connections that are idle after an answer only. A connection on which nothing was sent yet may
     be idle for as long. The time-out of bodies is in `middleware.Envelope`.
 
-    If too many requests wait already, a POST that is here as a whole is refused before it is parsed: in a flood, to
-    parse all of them would delay the answer to /health.
+    If too many requests wait already, a POST that is here as a whole is refused before it is parsed, and /health is
+    answered: in a flood, to parse all of them would delay that.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -56,10 +61,16 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
         former = self.cycle
         is_first = self._n_bytes == 0 and (former is None or (former.response_complete and not former.more_body))
         load: Load | None = getattr(getattr(self.config.app, "state", None), "load", None)
-        if load is not None and load.is_full(len(self.tasks)) and is_first and is_whole_post(data):
-            load.count_refused()
-            self.transport.write(REFUSAL)
-            return
+        if load is not None and load.is_full(len(self.tasks)) and is_first:
+            if is_whole_post(data):
+                load.count_refused()
+                self.transport.write(REFUSAL)
+                return
+            if data.startswith(b"GET /health HTTP/1.1\r\n") and data.endswith(b"\r\n\r\n"):
+                self.transport.write(HEALTH)
+                if _CLOSE.search(data):
+                    self.transport.close()
+                return
         super().data_received(data)
         cycle = self.cycle
         if cycle is not former or (cycle is not None and not cycle.response_complete):
