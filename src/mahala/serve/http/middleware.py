@@ -35,7 +35,8 @@ HEADERS = {
 }
 # A body must come within so many seconds, and one more for each so many bytes of it; bytes of all bodies in memory.
 BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
-# Requests whose answers begin in one turn of the event loop: sockets are looked at between two turns.
+# Requests whose answers begin in one turn of the event loop: sockets are looked at between two turns. If many wait, one
+# begins in a turn: those that come are then refused, and /health is answered, within milliseconds.
 TURN = 8
 # Answered to everyone at any load, before others: they use neither the database nor a thread.
 ALWAYS = ("/health", "/ready")
@@ -120,8 +121,12 @@ class Load:
         self.n_answered = self.n_reading = 0
 
     def is_full(self, n_begun: int) -> bool:
-        """Return whether more are refused: as many as may be answered at once wait already for a turn of the loop."""
-        return n_begun - self.n_reading >= 2 * self.at_once
+        """Return whether more are refused: as many as may be answered at once have begun."""
+        return n_begun - self.n_reading >= self.at_once
+
+    def turn(self, n_waiting: int) -> int:
+        """Return how many answers begin in a turn of the event loop."""
+        return 1 if n_waiting >= self.at_once // 4 else TURN
 
 
 class Envelope:
@@ -155,12 +160,7 @@ class Envelope:
                 message = message | {"headers": [*message["headers"], *added]}
             elif is_head and message["type"] == "http.response.body":
                 message = message | {"body": b""}
-            try:
-                await send(message)
-            except RuntimeError as error:  # of uvloop; with asyncio's loop, nothing is raised
-                if "handler is closed" not in str(error):
-                    raise
-                status = 499
+            await send(message)
 
         try:
             await self._answer(scope, receive, sent)
@@ -213,12 +213,12 @@ class Envelope:
         if self._n_begun == 0:
             loop.call_soon(self._next_turn, loop)
         self._n_begun += 1
-        if self._n_begun > TURN:
+        if self._n_begun > self.load.turn(len(self._later)):
             self._later.append(loop.create_future())
             await self._later[-1]
 
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._n_begun = min(TURN, len(self._later))
+        self._n_begun = min(self.load.turn(len(self._later)), len(self._later))
         for _ in range(self._n_begun):
             if not (future := self._later.popleft()).done():  # cancelled
                 future.set_result(None)
@@ -229,9 +229,8 @@ class Envelope:
         """Read the whole body; raise Refused if it is too large or too slow, if it ends early or there is no memory."""
         stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
         until, complete = asyncio.get_running_loop().time() + BODY_SECONDS, False
-        too_large = Refused(problem(413, f"a body may have {self.largest:,} bytes at most"))
         if not stated.isdecimal() or int(stated) > self.largest:
-            raise too_large
+            raise self._too_large()
         while not complete:
             if self._n_bytes > BODY_BYTES:
                 raise _overloaded("the bodies of other requests take all memory")
@@ -249,8 +248,11 @@ class Envelope:
             body += part
             self._n_bytes += len(part)
             if len(body) > self.largest:
-                raise too_large
+                raise self._too_large()
             complete = not message.get("more_body", False)
+
+    def _too_large(self) -> Refused:
+        return Refused(problem(413, f"a body may have {self.largest:,} bytes at most"))
 
 
 def _overloaded(detail: str) -> Refused:

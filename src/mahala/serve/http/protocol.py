@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http import auto
 
-from mahala.serve.http.middleware import HEADERS, HEALTHY, Load, problem
+from mahala.serve.http.middleware import HEADERS, HEALTHY, TURN, Load, problem
 
 _Protocol: Any = auto.AutoHTTPProtocol  # by httptools or h11
 
@@ -39,8 +39,8 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
     Uvicorn itself closes connections that are idle after an answer only. A connection on which nothing was sent yet may
     be idle for as long. The time-out of bodies is in `middleware.Envelope`.
 
-    If too many requests wait already, a POST that is here as a whole is refused before it is parsed, and /health is
-    answered: in a flood, to parse all of them would delay that.
+    If too many requests wait already, a POST that is here as a whole is refused before it is parsed. If more than a few
+    do, /health is answered before it is parsed. In a flood, to parse all of them would delay that.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -61,16 +61,15 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
         former = self.cycle
         is_first = self._n_bytes == 0 and (former is None or (former.response_complete and not former.more_body))
         load: Load | None = getattr(getattr(self.config.app, "state", None), "load", None)
-        if load is not None and load.is_full(len(self.tasks)) and is_first:
-            if is_whole_post(data):
-                load.count_refused()
-                self.transport.write(REFUSAL)
-                return
-            if data.startswith(b"GET /health HTTP/1.1\r\n") and data.endswith(b"\r\n\r\n"):
-                self.transport.write(HEALTH)
-                if _CLOSE.search(data):
-                    self.transport.close()
-                return
+        if load is not None and is_first and load.is_full(len(self.tasks)) and is_whole_post(data):
+            load.count_refused()
+            self.transport.write(REFUSAL)
+            return
+        if is_first and len(self.tasks) > TURN and is_whole_health(data):
+            self.transport.write(HEALTH)
+            if _CLOSE.search(data):
+                self.transport.close()
+            return
         super().data_received(data)
         cycle = self.cycle
         if cycle is not former or (cycle is not None and not cycle.response_complete):
@@ -89,6 +88,11 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.close)
+
+
+def is_whole_health(data: bytes) -> bool:
+    """Return whether data is one request of /health."""
+    return data.startswith(b"GET /health HTTP/1.1\r\n") and data.endswith(b"\r\n\r\n") and data.count(b"\r\n\r\n") == 1
 
 
 def is_whole_post(data: bytes) -> bool:

@@ -30,6 +30,8 @@ _PAUSE = 1.0
 _STARTING = 20.0
 # Seconds for answers that are under way when the server is stopped.
 _STOPPING = 10
+# Connections that are accepted in one turn of the event loop at most, and that wait for it.
+_ACCEPTED = 256
 # Milliseconds after which a connection is closed whose client takes nothing of what was sent, which is held in memory.
 UNREAD = 60_000
 
@@ -49,13 +51,18 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
+def configuration(app: Any) -> uvicorn.Config:
+    """Return how uvicorn runs an app."""
+    # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
+    times: dict[str, Any] = {"timeout_keep_alive": 60, "timeout_graceful_shutdown": _STOPPING}
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    # uvloop accepts one connection in a turn of its loop: in a flood, clients and /health would wait for seconds.
+    return uvicorn.Config(app, http=TimedProtocol, loop="asyncio", backlog=_ACCEPTED, **times | quiet)
+
+
 def run(app: Any, bound: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM; the latter raises SystemExit, so that the caller closes what is open."""
     _exit_on_sigterm()
-    # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
-    options: dict[str, Any] = {"timeout_keep_alive": 60, "timeout_graceful_shutdown": _STOPPING}
-    quiet = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(app, http=TimedProtocol, **options | quiet)
     _raise_file_limit()
     # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
     gc.freeze()
@@ -64,7 +71,7 @@ def run(app: Any, bound: socket.socket) -> None:
     # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
     sys.setswitchinterval(5e-4)
     with bound:
-        uvicorn.Server(config).run([bound])
+        uvicorn.Server(configuration(app)).run([bound])
 
 
 def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.socket) -> None:
