@@ -55,9 +55,9 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     --------
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
-    >>> metric = AutoMetric(budget=20).fit(X, y)
-    >>> metric.verdict_.n, metric.transform(X).shape[0]
-    (178, 178)
+    >>> metric = AutoMetric(budget=2).fit(X, y)
+    >>> metric.transform(X).shape[0]
+    178
     """
 
     _: KW_ONLY
