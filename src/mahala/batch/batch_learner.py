@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 from mahala.batch.run import Callback, Model, Run, matrix_of
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Triplets
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, kept, refuse_chunks
 from mahala.engine.moments import extremes
@@ -177,10 +177,8 @@ class BatchLearner(DistanceMixin, Learner):
         y : +1 / -1 for pairs without labels of their own
         strategy, beta, min_rate : see :meth:`mahala.MahalanobisMetric.calibrate_threshold`
         """
-        self._check_fitted()
-        pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
-        self._check_features(pairs, reset=False)
-        self._metric = self.metric_.calibrate_threshold(pairs, y, strategy=strategy, beta=beta, min_rate=min_rate)
+        given: Any = {"strategy": strategy, "beta": beta, "min_rate": min_rate}
+        self._metric = self.metric_.calibrate_threshold(self._pairs(pairs), y, **given)
         return self
 
     @property
