@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mahala.comparisons import Comparisons, Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs
 from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
@@ -195,9 +195,8 @@ class Metric(ABC):
             raise ModelFileError(f"header entry 'kind' should be {kinds}, found {name[:40]!r}")
         kind = cls._kinds[name]
         if not issubclass(kind, cls):
-            raise ModelFileError(
-                f"it holds a {kind.__name__}, not a {cls.__name__}: use {kind.__name__}.load or Metric.load"
-            )
+            advice = f"use {kind.__name__}.load or Metric.load"
+            raise ModelFileError(f"it holds a {kind.__name__}, not a {cls.__name__}: {advice}")
         fields = kind._fields_from_parts(header, arrays)
         fields["feature_names"] = header_value(header, "feature_names", list, type(None))
         fields["origin"] = header_value(header, "origin", dict, type(None))
@@ -291,8 +290,10 @@ class Metric(ABC):
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
 
-    def _prepared_triplets(self, triplets: Triplets, block: slice | int) -> Iterator[Any]:
-        return (self._prepared(triplets.rows_of(role, block)) for role in ("anchor", "positive", "negative"))
+    def _compared(self, comparisons: Comparisons, block: slice | int) -> Iterator[Any]:
+        """The prepared rows in each role of some comparisons."""
+        roles = comparisons._names[: comparisons._arity]
+        return (self._prepared(comparisons.rows_of(role, block)) for role in roles)
 
     def _features(self, X: Any) -> Any:
         """Data frames as features if there is a preprocessor, anything else as it is."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons import Comparisons, Pairs
 from mahala.data.scaling import divided, unit_length
 from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
@@ -94,18 +94,14 @@ class MahalanobisMetric(Metric):
                 raise ValueError("kernel_map must have grown over some points")
             self._set("kernel_map", kernel_map.freeze())
         self._set("matrix", check_symmetric(self.matrix, None if kernel_map is None else kernel_map.dimension))
-        if self.scales is not None:
-            scales = read_only(as_floats(self.scales, "scales").copy())
-            if scales.shape != (self.n_features_in,):
-                raise ValueError(f"scales must be {self.n_features_in} numbers, got an array of shape {scales.shape}")
-            if not (np.isfinite(scales) & (scales > 0.0)).all():
-                raise ValueError("scales must be positive and finite")
-            self._set("scales", scales)
-        if self.center is not None:
-            center = read_only(as_floats(self.center, "center").copy())
-            if center.shape != (self.n_features_in,) or not np.isfinite(center).all():
-                raise ValueError(f"center must be {self.n_features_in} finite numbers, got shape {center.shape}")
-            self._set("center", center)
+        for name, given in (("scales", self.scales), ("center", self.center)):
+            if given is not None:
+                vector = read_only(as_floats(given, name).copy())
+                if vector.shape != (self.n_features_in,) or not np.isfinite(vector).all():
+                    raise ValueError(f"{name} must be {self.n_features_in} finite numbers, got shape {vector.shape}")
+                self._set(name, vector)
+        if self.scales is not None and not (self.scales > 0.0).all():
+            raise ValueError("scales must be positive and finite")
         if self.threshold is not None:
             if not math.isfinite(float(self.threshold)):
                 raise ValueError(f"threshold must be finite or None, got {self.threshold!r}")
@@ -302,10 +298,7 @@ class MahalanobisMetric(Metric):
             "matrix": array_value(arrays, "matrix", np.float64, (None, None)),
             "threshold": header_value(header, "threshold", float, type(None)),
             "kernel_map": None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
-            **{
-                name: array_value(arrays, name, np.float64, (None,)) if name in arrays else None
-                for name in ("scales", "center")
-            },
+            **{name: array_value(arrays, name, np.float64, (None,)) for name in ("scales", "center") if name in arrays},
             "unit_rows": header_value({"unit_rows": False} | header, "unit_rows", bool),
             "radius": number_value(header, "radius", least=0.0) if "center" in arrays else None,
         }
@@ -362,18 +355,15 @@ class MahalanobisMetric(Metric):
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)
 
-    def _squared_of_pairs(self, pairs: Pairs, block: slice | int) -> Any:
-        return self._squared(*(self._prepared(pairs.rows_of(role, block)) for role in ("left", "right")))
+    def _squared_of_pairs(self, pairs: Comparisons, block: slice | int) -> Any:
+        return self._squared(*self._compared(pairs, block))
 
     def _margins(self, comparisons: Comparisons, block: slice | int) -> Any:
         if isinstance(comparisons, Pairs):
             return (self.threshold or 0.0) - self._squared_of_pairs(comparisons, block)
-        if isinstance(comparisons, Quadruplets):
-            a, b, c, d = (self._prepared(comparisons.rows_of(role, block)) for role in comparisons._names)
-            return self._squared(c, d) - self._squared(a, b)
-        assert isinstance(comparisons, Triplets)
-        anchor, positive, negative = self._prepared_triplets(comparisons, block)
-        return self._squared(anchor, negative) - self._squared(anchor, positive)
+        rows = list(self._compared(comparisons, block))
+        far = rows[::2] if len(rows) == 3 else rows[2:]  # an anchor is in both pairs
+        return self._squared(*far) - self._squared(*rows[:2])
 
     def _prepared(self, X: Any) -> Any:
         if self.scales is not None:
