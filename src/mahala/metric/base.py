@@ -128,11 +128,14 @@ class Metric(ABC):
 
         The result is 1-D for one query, and has a row for each of several queries. Ties keep the order of the items.
         The matrix may be indefinite. Differences between distances are lost to rounding when they are below about 1e-8
-        of the distances between the items. Items of Dask, of which each worker ranks its own, need a k.
+        of the distances between the items. Items of Dask, of which each worker ranks its own, need a k. A Mahalanobis
+        metric warns of queries that are far outside of the rows learned from.
         """
         rows, single = self._points(query, "query")
+        self._warn_of_far_rows(rows)
         if is_chunked(items):
-            return self._rank_parts(rows, as_rows(items, "items"), k)[0 if single else slice(None)]
+            given = check_rows(self._features([query] if single else query), "query")  # each part prepares them
+            return self._rank_parts(given, as_rows(items, "items"), k)[0 if single else slice(None)]
         others = self._rows(items, "items", item=True)
         n_items = others.shape[0]
         if k is not None and not (is_count(k) and k <= n_items):
@@ -155,6 +158,9 @@ class Metric(ABC):
         """Return the numbers of the k best of some items, the first of which has the number given, and their scores."""
         numbers = self.rank(rows, items, min(k, len(items)))
         return numbers + first, np.stack([self._scores(x, items[best]) for x, best in zip(rows, numbers, strict=True)])
+
+    def _warn_of_far_rows(self, rows: Any) -> None:
+        """Warn of rows that are far outside of those learned from, if that is known."""
 
     @abstractmethod
     def _scores(self, x: Any, items: Any) -> FloatArray:

@@ -16,7 +16,7 @@ from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, read_only
+from mahala.support.arrays import Arrays, FloatArray, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value, number_value
 from mahala.support.validation import as_floats, is_chunked, is_sparse
@@ -176,13 +176,6 @@ class MahalanobisMetric(Metric):
         self._warn_of_far_rows(rows, mapped)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
-    def rank(self, query: Any, items: Any, k: int | None = None) -> IndexArray:
-        """Return the row numbers of `items` from the nearest to the farthest, as :meth:`Metric.rank` describes.
-
-        Warn of queries that are far outside of the rows learned from.
-        """
-        self._warn_of_far_rows(self._points(query, "query")[0])
-        return super().rank(query, items, k)
 
     def _warn_of_far_rows(self, rows: Any, mapped: FloatArray | None = None) -> None:
         """Warn of rows that are far outside of those learned from, and name the feature that is most to blame."""
@@ -197,12 +190,10 @@ class MahalanobisMetric(Metric):
         worst = int(distances.argmax())
         row = rows[[worst]].toarray()[0] if is_sparse(rows) else np.asarray(rows[worst])
         blamed = int((np.abs(row - center) * np.sqrt(np.square(self.components).sum(axis=0))).argmax())
-        names = self._names()
-        name = repr(names[blamed]) if names else f"feature {blamed}"
         warnings.warn(
             f"{len(far)} of {len(mapped)} rows are far outside of what the metric was learned from: row {worst} is "
             f"{distances[worst] / self.radius:.3g} times as far from the center as any row learned from, mostly "
-            f"because of {name}",
+            f"because of {self._names()[blamed]!r}",
             stacklevel=3,
         )
 
