@@ -92,8 +92,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         tags.target_tags.required = True
-        kernel = getattr(self, "kernel", None)
-        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
+        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
         return tags
 
     if not TYPE_CHECKING:  # a type checker would take it that any attribute is there

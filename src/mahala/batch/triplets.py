@@ -44,9 +44,9 @@ def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArra
     return np.stack([anchors, near[anchors, places]]), ends
 
 
-def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
-    """Return the triplets of each row with each of its (up to) k nearest rows of its class and of other classes."""
-    return Triplets._build(X, *all_triplets(*class_neighbors(X, codes, k, k)))
+def label_triplets(X: RealArray, codes: IndexArray, k: int, k_other: int | None = None) -> Triplets:
+    """Return the triplets of each row with its (up to) k nearest rows of its class and k_other (or k) of others."""
+    return Triplets._build(X, *all_triplets(*class_neighbors(X, codes, k, k_other or k)))
 
 
 class TripletHinges:

@@ -159,7 +159,7 @@ class Metric(ABC):
         numbers = self.rank(rows, items, min(k, len(items)))
         return numbers + first, np.stack([self._scores(x, items[best]) for x, best in zip(rows, numbers, strict=True)])
 
-    def _warn_of_far_rows(self, rows: Any) -> None:
+    def _warn_of_far_rows(self, rows: Any) -> None:  # noqa: B027  (a similarity has no center)
         """Warn of rows that are far outside of those learned from, if that is known."""
 
     @abstractmethod

@@ -53,7 +53,9 @@ def fit_in_minibatches(
     X = data.X
     n = X.shape[0] if isinstance(data, LabelledRows) else data.size
     n_pairs = learner.n_pairs if not isinstance(learner.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
-    size = learner.batch_size if not isinstance(learner.batch_size, str) else _auto_size(n_pairs)
+    size = learner.batch_size
+    if isinstance(size, str):
+        size = int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
     size = max(2, min(size, n_pairs)) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
     n_steps = -(-n_pairs // size)
     n_answers = n_pairs if isinstance(data, LabelledRows) else float(data.weights.sum())
@@ -87,10 +89,6 @@ def fit_in_minibatches(
     if not stopped:
         checkpoint.remove()
     return "callback" if stopped else "max_iter", lam
-
-
-def _auto_size(n_pairs: int) -> int:
-    return int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
 
 
 def _sample(data: LabelledRows | Answers, learner: Any, rng: np.random.Generator) -> Sample:
