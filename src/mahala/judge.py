@@ -60,17 +60,9 @@ class Verdict(NamedTuple):
     @classmethod
     def of(cls, fields: Sequence[Any]) -> Self:
         """Return the verdict with these fields, as a model file has them; raise ValueError if it is damaged."""
-        if len(fields) == len(cls._fields):
-            verdict = cls(*fields)
-            numbers = (verdict.gain, verdict.low, verdict.high, verdict.p_value, verdict.share)
-            counts, texts = (verdict.n, verdict.wins, verdict.repeats), (verdict.measure, verdict.units, verdict.text)
-            if (
-                verdict.kind in get_args(Kind)
-                and all(isinstance(number, int | float) for number in numbers)
-                and all(isinstance(count, int) for count in counts)
-                and all(isinstance(text, str) for text in texts)
-            ):
-                return verdict
+        kinds: list[Any] = [{float: int | float, Kind: str}.get(kind, kind) for kind in cls.__annotations__.values()]
+        if len(fields) == len(kinds) and all(map(isinstance, fields, kinds)) and fields[0] in get_args(Kind):
+            return cls(*fields)
         raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
 
     def of_metric(self) -> Self:
@@ -220,13 +212,6 @@ def _flipped_p_value(
     codes = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     n_groups = int(codes.max()) + 1
 
-    def by_group(rows: FloatArray) -> FloatArray:
-        if groups is None:
-            return rows
-        sums = np.zeros((n_groups, rows.shape[1]))
-        np.add.at(sums, codes, rows)
-        return sums
-
     rng, hits = np.random.default_rng(0), 0
     n_draws = int(np.clip(_MOST_SIGNS // n_groups, _FEWEST_DRAWS, _MOST_DRAWS))
     for block in row_blocks(n_draws, n_groups):
@@ -234,7 +219,7 @@ def _flipped_p_value(
         signs = rng.integers(2, size=(size, n_groups)) * 2.0 - 1.0
         total = np.zeros(size)
         for repeat, test in tests:
-            outside = by_group(np.where(test[:, np.newaxis], 0.0, means))
+            outside = _group_sums(np.where(test[:, np.newaxis], 0.0, means), groups)
             counts = np.bincount(codes[~test], minlength=n_groups)
             m, n_outside = np.count_nonzero(counts), int(counts.sum())
             center = signs @ outside / n_outside
@@ -243,7 +228,7 @@ def _flipped_p_value(
             squares += np.square(center) * float(counts @ counts)
             errors = np.sqrt(np.maximum(squares, 0.0) * m / max(m - 1, 1)) / n_outside
             choice = (center - QUANTILE * errors).argmax(axis=1)
-            inside = signs @ by_group(np.where(test[:, np.newaxis], gains[repeat], 0.0))
+            inside = signs @ _group_sums(np.where(test[:, np.newaxis], gains[repeat], 0.0), groups)
             total += inside[np.arange(size), choice]
         hits += int(np.count_nonzero(np.abs(total) / (n * n_repeats) >= abs(mean) * (1.0 - 1e-9)))
     return (1.0 + hits) / (1.0 + n_draws) if hits else 0.0  # less than the draws can tell
@@ -294,14 +279,19 @@ def mean_interval(values: FloatArray, groups: IndexArray | None = None) -> tuple
 
 def standard_errors(gains: FloatArray, groups: IndexArray | None) -> FloatArray:
     """Return the standard error of the mean of each column; rows of one group are not independent."""
-    centered = gains - gains.mean(axis=0)
-    if groups is not None:
-        _, codes = np.unique(groups, return_inverse=True)
-        sums = np.zeros((int(codes.max()) + 1, gains.shape[1]))
-        np.add.at(sums, codes, centered)
-        centered = sums
+    centered = _group_sums(gains - gains.mean(axis=0), groups)
     n = len(centered)
     if n < 2:
         return np.full(gains.shape[1], np.inf)
     result: FloatArray = np.sqrt(np.square(centered).sum(axis=0) * n / (n - 1)) / len(gains)
     return result
+
+
+def _group_sums(rows: FloatArray, groups: IndexArray | None) -> FloatArray:
+    """Return the sum of the rows of each group; the rows themselves if each is a group of its own."""
+    if groups is None:
+        return rows
+    codes = np.unique(groups, return_inverse=True)[1]
+    sums = np.zeros((int(codes.max()) + 1, rows.shape[1]))
+    np.add.at(sums, codes, rows)
+    return sums

@@ -45,6 +45,11 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     _seed: int
     _rng: np.random.Generator
 
+    @classmethod
+    def _kinds(cls) -> dict[int, type[Comparisons]]:
+        """Return the comparisons from which it can learn, by the number of rows in one."""
+        return {} if cls._learns_from is None else {cls._learns_from._arity: cls._learns_from}
+
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from comparisons, or from rows and their labels."""
@@ -87,8 +92,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         tags.target_tags.required = True
-        kernel = getattr(self, "kernel", None)
-        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
+        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
         return tags
 
     if not TYPE_CHECKING:  # a type checker would take it that any attribute is there
@@ -170,12 +174,12 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         if reset:
             vars(self).pop("preprocessor_", None)  # which belongs to the rows of an earlier fit
-        kind = self._learns_from
-        if isinstance(X, Comparisons) and not (kind is not None and isinstance(X, kind)):
-            wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
+        kinds = list(self._kinds().values())
+        if isinstance(X, Comparisons) and type(X) not in kinds:
+            wanted = " or ".join([*(kind.__name__.lower() for kind in kinds), "labelled rows"])
             raise TypeError(f"{type(self).__name__} learns from {wanted}, got {type(X).__name__}")
-        if kind is not None and (isinstance(X, kind) or n_axes(X) == 3):
-            comparisons = X if isinstance(X, kind) else self._from_array(X)
+        if isinstance(X, Comparisons) or (kinds and n_axes(X) == 3):
+            comparisons = X if isinstance(X, Comparisons) else self._from_array(X)
             if isinstance(comparisons, Pairs):
                 comparisons = comparisons.labelled(y)
             elif y is not None:
@@ -213,15 +217,18 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return X, codes
 
     def _from_array(self, X: Any) -> Comparisons:
-        """Return comparisons of the kind from which the learner learns, given as an array."""
-        kind = self._learns_from
-        if kind is None:
+        """Return comparisons of a kind from which the learner learns, given as an array."""
+        kinds = self._kinds()
+        if not kinds:
             raise TypeError(f"Expected Pairs or Triplets, got {type(X).__name__}; use transform on rows")
-        if n_axes(X) != 3:
-            shape = f"(n_{kind.__name__.lower()}, {kind._arity}, n_features)"
+        shape = np.shape(X)
+        if len(shape) != 3 or (shape[1] not in kinds and len(kinds) > 1):
+            names = ", ".join(kind.__name__ for kind in kinds.values())
+            shapes = " or ".join(f"(n, {arity}, n_features)" for arity in kinds)
             advice = "rows alone hold no comparisons. Reshape your data, or use transform on rows"
-            raise ValueError(f"Expected {kind.__name__} or a 3-D array of shape {shape}; {advice}")
-        return kind.from_array(X)
+            raise ValueError(f"Expected {names} or a 3-D array of shape {shapes}, got shape {shape}; {advice}")
+        kind: Any = kinds.get(shape[1], self._learns_from)
+        return kind.from_array(X)  # type: ignore[no-any-return]
 
     def _check_features(self, comparisons: Comparisons, *, reset: bool) -> None:
         """Compare the features of comparisons with those seen before; with `reset` learn them."""
@@ -264,10 +271,14 @@ class DistanceMixin:
         pairs : Pairs, or an array of shape (n_pairs, 2, n_features)
         squared : whether to return squared distances
         """
+        return self.metric_.pair_distance(self._pairs(pairs), squared=squared)  # type: ignore[no-any-return]
+
+    def _pairs(self: Any, pairs: Any) -> Pairs:
+        """Return valid pairs, given as such or as an array."""
         self._check_fitted()
-        pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
-        self._check_features(pairs, reset=False)
-        return self.metric_.pair_distance(pairs, squared=squared)  # type: ignore[no-any-return]
+        checked = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
+        self._check_features(checked, reset=False)
+        return checked
 
 
 def n_axes(X: Any) -> int:

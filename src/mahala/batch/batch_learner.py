@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 from mahala.batch.run import Callback, Model, Run, matrix_of
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Triplets
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, kept, refuse_chunks
 from mahala.engine.moments import extremes
@@ -177,10 +177,8 @@ class BatchLearner(DistanceMixin, Learner):
         y : +1 / -1 for pairs without labels of their own
         strategy, beta, min_rate : see :meth:`mahala.MahalanobisMetric.calibrate_threshold`
         """
-        self._check_fitted()
-        pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
-        self._check_features(pairs, reset=False)
-        self._metric = self.metric_.calibrate_threshold(pairs, y, strategy=strategy, beta=beta, min_rate=min_rate)
+        given: Any = {"strategy": strategy, "beta": beta, "min_rate": min_rate}
+        self._metric = self.metric_.calibrate_threshold(self._pairs(pairs), y, **given)
         return self
 
     @property
@@ -266,22 +264,19 @@ class WeightedLearner(BatchLearner):
 
     def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
         data, weights = super()._training_data(X, y), more["sample_weight"]
-        return data if weights is None else _weighted(data, weights)
-
-
-def _weighted(data: Any, sample_weight: Any) -> LabelledRows:
-    """Return labelled rows with weights, without those whose weight is zero."""
-    if not isinstance(data, LabelledRows):
-        raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
-    refuse_chunks(data.X, "sample_weight must be None")
-    weights = _check_sample_weight(to_numpy(sample_weight), data.X, dtype=np.float64)
-    if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
-        raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
-    kept = np.flatnonzero(weights)
-    present, codes = np.unique(data.codes[kept], return_inverse=True)
-    if len(present) < 2:
-        raise ValueError("sample_weight must be positive for rows of at least two classes, else there is one class")
-    return LabelledRows(data.X[kept], codes, weights[kept])
+        if weights is None:
+            return data
+        if not isinstance(data, LabelledRows):
+            raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
+        refuse_chunks(data.X, "sample_weight must be None")
+        weights = _check_sample_weight(to_numpy(weights), data.X, dtype=np.float64)
+        if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
+            raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
+        used = np.flatnonzero(weights)
+        present, codes = np.unique(data.codes[used], return_inverse=True)
+        if len(present) < 2:
+            raise ValueError("sample_weight must be positive for rows of at least two classes, else there is one class")
+        return LabelledRows(data.X[used], codes, weights[used])
 
 
 def dense_rows(X: Any) -> RealArray:

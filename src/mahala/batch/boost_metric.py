@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from mahala.batch.run import IterationParams, Model, Run, matrix_of
-from mahala.batch.triplet_learner import TripletLearner
-from mahala.batch.triplets import TripletEdges, label_triplets
+from mahala.batch.triplets import TripletEdges, TripletLearner
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.edges import best_step, log_loss, weights
-from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed, Where, between, is_count
@@ -87,9 +85,7 @@ class BoostMetric(IterationParams, TripletLearner):
     random_state: Seed = None
 
     def _learn(self, data: Any, run: Run) -> str:
-        if isinstance(data, LabelledRows):
-            data = label_triplets(data.X, data.codes, self.n_neighbors)
-        triplets, n_train = self._held_out_last(data)
+        triplets, n_train = self._held_out_last(self._triplets(data))
         edges = TripletEdges(triplets)
         unit = np.sqrt(edges.scale)
 

@@ -9,14 +9,12 @@ from scipy.optimize import brentq
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.logdet import UNIT, LogDetProblem, Prior, prior_components
-from mahala.batch.pair_costs import pairs_of
+from mahala.batch.pair_costs import as_pairs
 from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs
-from mahala.comparisons.pairs import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, targets_for
 from mahala.compiled.sums.lmnn import squared_distances
 from mahala.compiled.threads import product, squared_norms
-from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.states import Array
@@ -105,8 +103,7 @@ class ITML(IterationParams, BatchLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         prior = prior_components(self.prior, data.X)
-        if isinstance(data, LabelledRows):
-            data = pairs_of(data.X, *draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs"))
+        data = as_pairs(data, self.n_pairs, self._rng)
         problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))
         return problem.solve(run, self._warm_model(), max_iter=self.max_iter, tol=self.tol)
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.triplet_learner import TripletLearner
-from mahala.batch.triplets import TripletHinges, target_neighbors
+from mahala.batch.triplets import TripletHinges, TripletLearner, target_neighbors
 from mahala.batch.whitening import row_coordinates
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores

@@ -10,11 +10,10 @@ from mahala.batch.logistic.answers import PENALTY, Answers, Fit, fit_map
 from mahala.batch.logistic.minibatches import fit_in_minibatches
 from mahala.batch.logistic.penalty import choose_penalty
 from mahala.batch.logistic.prior_space import Coordinates
-from mahala.batch.pair_costs import pairs_of
+from mahala.batch.pair_costs import as_pairs
 from mahala.batch.run import IterationParams, Model, Run, check_n_components
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
-from mahala.comparisons.pairs import draw_pairs
 from mahala.comparisons.quadruplets import are_labels
 from mahala.engine.inputs import check_stored_features
 from mahala.judge import Verdict
@@ -145,38 +144,27 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
-        pairs = X if isinstance(X, Comparisons) or n_axes(X) != 3 else self._from_array(X)
-        if isinstance(pairs, Pairs) and y is not None and not are_labels(y):
+        if self._rated_pairs(X, y) is not None:
             self._check_fitted()
-            X, y = self._given(pairs, y, reset=False), None
+            X, y = self._given(X, y, reset=False), None
         return super().score(X, y)
+
+    @classmethod
+    def _kinds(cls) -> dict[int, type[Comparisons]]:
+        return {2: Pairs, 3: Triplets, 4: Quadruplets}
+
+    def _rated_pairs(self, X: Any, y: Any) -> Pairs | None:
+        """Return pairs if y are their ratings, else None."""
+        pairs = X if isinstance(X, Comparisons) or n_axes(X) != 3 else self._from_array(X)
+        return pairs if isinstance(pairs, Pairs) and y is not None and not are_labels(y) else None
 
     def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
         """Validate rows with labels, or answers; pairs with ratings become quadruplets."""
-        comparisons = X if isinstance(X, Comparisons) else self._from_array(X) if n_axes(X) == 3 else None
-        if isinstance(comparisons, Triplets) or comparisons is None:
-            return super()._given(X if comparisons is None else comparisons, y, reset=reset)
-        self._check_features(comparisons, reset=reset)
-        if isinstance(comparisons, Pairs):
-            if y is None or are_labels(y):
-                comparisons = comparisons.labelled(y)
-            else:
-                left, right = comparisons.left, comparisons.right
-                comparisons = Quadruplets.from_ratings(comparisons.X, left, right, y, random_state=self._seed)
-        elif y is not None:
-            raise ValueError("y must be None with quadruplets: their order says which pair is nearer")
-        if not len(comparisons):
-            raise ValueError("X must not be empty: at least one comparison is needed")
-        return comparisons
-
-    def _from_array(self, X: Any) -> Comparisons:
-        by_arity = {2: Pairs, 3: Triplets, 4: Quadruplets}
-        shape = np.shape(X)
-        if len(shape) != 3 or shape[1] not in by_arity:
-            advice = "rows alone hold no comparisons. Reshape your data, or use transform on rows"
-            kinds = "Pairs, Triplets, Quadruplets or a 3-D array of shape (n, 2 to 4, n_features)"
-            raise ValueError(f"Expected {kinds}, got shape {shape}; {advice}")
-        return by_arity[shape[1]].from_array(X)  # type: ignore[attr-defined,no-any-return]
+        pairs = self._rated_pairs(X, y)
+        if pairs is None:
+            return super()._given(X, y, reset=reset)
+        self._check_features(pairs, reset=reset)
+        return Quadruplets.from_ratings(pairs.X, pairs.left, pairs.right, y, random_state=self._seed)
 
     def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
         self._resumes: bool = more["more"]
@@ -188,12 +176,10 @@ class LogisticMetric(IterationParams, BatchLearner):
             if self.batch_size is not None:
                 return data
             n = DRAWN_PAIRS if isinstance(self.n_pairs, str) else self.n_pairs
-            drawn = draw_pairs(data.codes, n, 0.5, self._rng, name="n_pairs", at_most=True)
-            data = pairs_of(data.X, *drawn)
+            data = as_pairs(data, n, self._rng, balance=0.5, at_most=True)
         elif weights is not None and isinstance(data, Quadruplets) and y is not None:
-            raise ValueError(
-                "weights must be None with ratings: they weight answers, which are made of two ratings each"
-            )
+            made = "answers, which are made of two ratings each"
+            raise ValueError(f"weights must be None with ratings: they weight {made}")
         answers = Answers.of(data, None if weights is None else check_weights(weights, len(data)))
         if self.batch_size is not None:
             return answers
@@ -252,10 +238,8 @@ class LogisticMetric(IterationParams, BatchLearner):
         most = FEW_ITERATIONS if self._resumes else self.max_iter
         penalty = multiple * default
         self._answers, self._multiple, self.lam_, self.verdict_ = answers, multiple, penalty, verdict
-        fit = fit_map(
-            placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
-        )
-        return fit.reason
+        limits: Any = {"max_iter": most, "tol": self.tol}
+        return fit_map(placed, start, penalty, self.noise, run, warm=first, to_model=to_model, **limits).reason
 
     def _set_model(self, model: Model, threshold: float | None = None) -> None:
         learned = float(model["threshold"][0]) if "threshold" in model else None

@@ -133,27 +133,22 @@ class _GivenPairs:
         if similar.all() or not similar.any():
             raise ValueError("pairs must contain similar and dissimilar ones, got only one kind")
         self.features, self.extent = to_unit_range(pairs.X)
-        self._left, self._right = pairs.left, pairs.right
-        self._similar = np.flatnonzero(similar)
-        apart = self._distances(np.flatnonzero(~similar), np.ones(pairs.n_features)) > CLOSEST**2
-        self._dissimilar = np.flatnonzero(~similar)[apart]
-        self.n_dropped = int(np.count_nonzero(~apart))
+        self._ends = pairs.left, pairs.right
+        dropped = ~similar & (self._distances(np.ones(pairs.n_features)) <= CLOSEST**2)
+        self._similar, self._dissimilar = np.flatnonzero(similar), np.flatnonzero(~similar & ~dropped)
+        self.n_dropped = int(np.count_nonzero(dropped))
 
     def extremes(self, u: RealArray) -> tuple[Extremes, Extremes]:
         """Return the similar pairs, the farthest first, and the dissimilar ones, the nearest first."""
-        return self._sorted(self._similar, u, -1.0), self._sorted(self._dissimilar, u, 1.0)
+        (left, right), distances = self._ends, self._distances(u)
+        far = self._similar[np.argsort(-distances[self._similar], kind="stable")]
+        near = self._dissimilar[np.argsort(distances[self._dissimilar], kind="stable")]
+        return (left[far], right[far], distances[far]), (left[near], right[near], distances[near])
 
-    def _sorted(self, pairs: IndexArray, u: RealArray, sign: float) -> Extremes:
-        distances = self._distances(pairs, u)
-        order = np.argsort(sign * distances, kind="stable")
-        return self._left[pairs[order]], self._right[pairs[order]], distances[order]
-
-    def _distances(self, pairs: IndexArray, u: RealArray) -> RealArray:
-        distances = np.empty(len(pairs))
-        for block in row_blocks(len(pairs), len(u)):
-            chosen = pairs[block]
-            distances[block] = _squares(self.features, self._left[chosen], self._right[chosen]) @ u
-        return distances
+    def _distances(self, u: RealArray) -> RealArray:
+        left, right = self._ends
+        blocks = row_blocks(len(left), len(u))
+        return np.concatenate([_squares(self.features, left[block], right[block]) @ u for block in blocks])
 
 
 class _Program:

@@ -12,7 +12,7 @@ from mahala.engine.cores import Cores
 from mahala.engine.inputs import gathered
 from mahala.engine.moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, row_blocks
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
 
@@ -75,16 +75,17 @@ class GivenPairs:
         return far / max(1, len(self._dissimilar[0]))
 
 
+def as_pairs(data: Any, n_pairs: Any, rng: Any, *, balance: float | None = None, at_most: bool = False) -> Pairs:
+    """Return given pairs, or pairs that are drawn of labelled rows, over rows in memory."""
+    if isinstance(data, Pairs):
+        return data
+    left, right, similar = draw_pairs(data.codes, n_pairs, balance, rng, name="n_pairs", at_most=at_most)
+    return Pairs._build(*gathered(data.X, left, right), similar)
+
+
 def drawn(data: Any, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
     """Draw at most n_pairs pairs of labelled rows; return given pairs, and for "auto" the labelled rows, unchanged."""
-    if isinstance(data, Pairs) or isinstance(n_pairs, str):
-        return data  # type: ignore[no-any-return]
-    return pairs_of(data.X, *draw_pairs(data.codes, n_pairs, None, rng, name="n_pairs", at_most=True))
-
-
-def pairs_of(X: Any, left: IndexArray, right: IndexArray, similar: BoolArray) -> Pairs:
-    """Return pairs of rows of X, in memory."""
-    return Pairs._build(*gathered(X, left, right), similar)
+    return data if isinstance(n_pairs, str) else as_pairs(data, n_pairs, rng, at_most=True)
 
 
 def pair_costs(data: LabelledRows | Pairs) -> AllPairs | GivenPairs:

@@ -7,9 +7,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.triplet_learner import TripletLearner
-from mahala.batch.triplets import TripletEdges, label_triplets
-from mahala.learner import LabelledRows
+from mahala.batch.triplets import TripletEdges, TripletLearner
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, NonNegative, Where, is_number
 
@@ -71,8 +69,7 @@ class PSDBoost(IterationParams, TripletLearner):
     tol: NonNegative = 1e-3
 
     def _learn(self, data: Any, run: Run) -> str:
-        if isinstance(data, LabelledRows):
-            data = label_triplets(data.X, data.codes, self.n_neighbors)
+        data = self._triplets(data)
         edges = TripletEdges(data)
         n_worst = max(1.0, self.nu * len(data))  # a share of one triplet has the margin of that triplet
 

@@ -64,15 +64,14 @@ class RCA(WeightedLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         check_n_components(self.n_components, data.X.shape[1], "the number of features")
-        weights = None if isinstance(data, Pairs) else data.weights
         if isinstance(data, Pairs):  # the connected components of the graph of similar pairs
             edges = data.left[data.similar], data.right[data.similar]
             graph = sp.coo_array((np.ones(len(edges[0]), dtype=np.int8), edges), shape=(len(data.X), len(data.X)))
             chunklets = csgraph.connected_components(graph, directed=False)[1].astype(np.intp)
+            weights, source = None, "similar pairs connect"
         else:
-            chunklets = data.codes
+            chunklets, weights, source = data.codes, data.weights, "y puts into one class"
         if np.bincount(chunklets).max() < 2:
-            source = "similar pairs connect" if isinstance(data, Pairs) else "y puts into one class"
             raise ValueError(f"RCA needs two rows of one kind, but there are none that {source}")
         check_varies(data.X)
         if weights is not None and np.bincount(chunklets, weights).max() <= 1.0:

@@ -10,13 +10,11 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend
 from mahala.batch.lda import discriminants
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.triplets import edges_of_triplets
+from mahala.batch.triplets import edges_of_triplets, label_triplets
 from mahala.batch.whitening import check_varies, constant, covariances
 from mahala.comparisons import Triplets
-from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, transposed_product
-from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
@@ -114,11 +112,7 @@ class SCML(IterationParams, BatchLearner):
         codes = data.codes if isinstance(data, LabelledRows) else None
         scale = 2.0 * float(np.square(X).sum()) / len(X)
         X /= np.sqrt(scale)
-        if codes is None:
-            triplets = data.over(X)
-        else:
-            neighbors = class_neighbors(X, codes, self.n_neighbors, self.n_impostors)
-            triplets = Triplets._build(X, *all_triplets(*neighbors))
+        triplets = data.over(X) if codes is None else label_triplets(X, codes, self.n_neighbors, self.n_impostors)
         bases, warm = self._first_bases(triplets, codes), self._warm_model()
         start = np.zeros(len(bases))
         if warm is not None:
@@ -223,9 +217,8 @@ def _triplet_differences(triplets: Triplets, n_bases: int, rng: np.random.Genera
             break
     bases = np.concatenate(parts)[:n_bases]
     if not len(bases):
-        raise ValueError(
-            "the far rows of triplets must differ from their anchors in some direction more than the near ones"
-        )
+        problem = "the far rows of triplets must differ from their anchors in some direction more than the near ones"
+        raise ValueError(problem)
     return bases
 
 

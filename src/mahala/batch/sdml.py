@@ -9,13 +9,11 @@ from scipy.linalg import lapack
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.logdet import Prior, prior_components
-from mahala.batch.pair_costs import pairs_of
+from mahala.batch.pair_costs import as_pairs
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.comparisons import Pairs
-from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.lmnn import add_pull
 from mahala.compiled.threads import transposed_product
-from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.states import Array
@@ -99,8 +97,7 @@ class SDML(IterationParams, BatchLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         weighted, inverse = _prior_inverse(self.prior, data.X)
-        if isinstance(data, LabelledRows):
-            data = pairs_of(data.X, *draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs"))
+        data = as_pairs(data, self.n_pairs, self._rng)
         X = data.X[:, weighted].astype(np.float64)
         pull = np.zeros_like(X)
         add_pull(X, data.left, data.right, np.where(data.similar, 1.0, -1.0), pull)

@@ -1,7 +1,13 @@
-"""Triplets of rows: those that class labels imply, LMNN's objective on them, and weighted sums over them."""
+"""What learners from triplets share: the triplets of labels, LMNN's objective, weighted sums, the base class."""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from mahala.batch.batch_learner import BatchLearner
+from mahala.batch.run import Model, matrix_of
 from mahala.comparisons import Triplets
 from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
@@ -10,7 +16,10 @@ from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, kept
 from mahala.engine.moments import rows_times
 from mahala.engine.neighbors import class_neighbors
+from mahala.metric import MahalanobisMetric
+from mahala.metric.shrinkage import Shrinkage, Weights, mixing_weights
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.states import Array
 
 
 def rows_in_shared_classes(codes: IndexArray) -> IndexArray:
@@ -35,9 +44,9 @@ def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArra
     return np.stack([anchors, near[anchors, places]]), ends
 
 
-def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
-    """Return the triplets of each row with each of its (up to) k nearest rows of its class and of other classes."""
-    return Triplets._build(X, *all_triplets(*class_neighbors(X, codes, k, k)))
+def label_triplets(X: RealArray, codes: IndexArray, k: int, k_other: int | None = None) -> Triplets:
+    """Return the triplets of each row with its (up to) k nearest rows of its class and k_other (or k) of others."""
+    return Triplets._build(X, *all_triplets(*class_neighbors(X, codes, k, k_other or k)))
 
 
 class TripletHinges:
@@ -113,3 +122,48 @@ class TripletEdges:
         weights = np.bincount(self.far, u, m).astype(np.float64) - np.bincount(self.near, u, m)
         direction = self._graph(weights)
         return direction, self.gains(direction)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TripletLearner(BatchLearner):
+    """A batch learner from triplets, whose M is shrunk toward the identity if triplets cannot determine it."""
+
+    shrinkage: Shrinkage = "auto"
+
+    _learns_from = Triplets
+    _MORE = (Array("model.weights", optional=True, dtype=np.float64, shape=(2,), least=0.0),)
+
+    @property
+    def shrinkage_(self) -> float:
+        """Share of the Euclidean distance in the metric."""
+        self._check_fitted()
+        return 1.0 - float(self._model["weights"][0]) if "weights" in self._model else 0.0
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self._reduces and self.shrinkage not in ("auto", 0.0):
+            advice = "the Euclidean distance would add its directions to those of L; leave one of them out"
+            raise ValueError(f"shrinkage must be 'auto' or 0 with n_components, got {self.shrinkage!r}: {advice}")
+
+    @property
+    def _reduces(self) -> bool:
+        return getattr(self, "n_components", None) is not None
+
+    def _triplets(self: Any, data: Any) -> Triplets:
+        """Return given triplets, or those of each labelled row with its nearest rows."""
+        return data if isinstance(data, Triplets) else label_triplets(data.X, data.codes, self.n_neighbors)
+
+    def _finished(self, data: Any, model: Model) -> Model:
+        if self._reduces or not isinstance(data, Triplets):
+            return model
+        settings: dict[str, Any] = {"shrinkage": 0.0, "warm_start": False, "callback": None, "verbose": False}
+        seed = 0 if self.random_state is None else self._seed  # a learner that draws nothing else stays the same
+        if "random_state" in self.get_params(deep=False):
+            settings["random_state"] = seed
+
+        def fit(part: Triplets) -> MahalanobisMetric:
+            return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
+
+        plain, learned = MahalanobisMetric.euclidean(data.n_features), lambda: MahalanobisMetric(matrix_of(model))
+        weights = mixing_weights(type(self).__name__, self.shrinkage, data, learned, plain, fit, seed)
+        return model if weights == Weights() else model | {"weights": np.array(weights)}

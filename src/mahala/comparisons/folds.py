@@ -42,10 +42,9 @@ def with_pairs_once(near: IndexArray, far: IndexArray, candidates: BoolArray) ->
 
     Quadruplets made of ratings share them: if one rating is wrong by chance, all its comparisons are.
     """
-    chosen, seen = np.zeros(len(candidates), dtype=bool), set[tuple[int, ...]]()
-    edges = np.sort(near, axis=0).T.tolist(), np.sort(far, axis=0).T.tolist()
+    chosen, seen = np.zeros(len(candidates), dtype=bool), set[frozenset[int]]()
     for at in np.flatnonzero(candidates):
-        both = {tuple(edges[0][at]), tuple(edges[1][at])}
+        both = {frozenset(near[:, at].tolist()), frozenset(far[:, at].tolist())}
         if not both & seen:
             seen |= both
             chosen[at] = True

@@ -68,6 +68,8 @@ class LineReader:
         self._columns = {name: column for column, name in enumerate(names)}
         # If a name looks like a number, numbers are read as names.
         self._by_number = not any(name.isdecimal() for name in names)
+        readers: dict[Any, Any] = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}
+        self._comparison = readers[keys]
 
     def read(self, line: bytes) -> tuple[Pairs | Triplets | Impression, dict[str, Any]]:
         """Return the comparison and the other entries of a line; raise LineError if it does not hold a comparison."""
@@ -83,8 +85,7 @@ class LineReader:
         for key in self.taken:
             if key in given:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        readers: dict[Any, Any] = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}
-        comparison = readers[self.keys](given)
+        comparison = self._comparison(given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
@@ -103,18 +104,15 @@ class LineReader:
     def _pair(self, given: dict[str, Any]) -> Pairs:
         if not isinstance(given["similar"], bool):
             raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
-        points = {name: self._point(given[name], name, self.widths[0]) for name in PAIR[:2]}
-        _check_widths(points)
-        return Pairs._build(_rows(*points.values()), _NUMBERS[0], _NUMBERS[1], np.array([given["similar"]]))
+        points = self._two_points(given, PAIR[:2], self.widths[0])
+        return Pairs._build(_rows(*points), *_NUMBERS[:2], np.array([given["similar"]]))
 
     def _triplet(self, given: dict[str, Any]) -> Triplets:
         query = self._point(given["query"], "query", self.widths[0])
-        items = {name: self._point(given[name], name, self.widths[1]) for name in TRIPLET[1:]}
-        _check_widths(items)
-        positive, negative = items.values()
-        if query.width == positive.width:
-            return Triplets._build(_rows(query, positive, negative), *_NUMBERS)
-        return Triplets._build(_rows(query), _NUMBERS[0], _NUMBERS[0], _NUMBERS[1], items=_rows(positive, negative))
+        items = self._two_points(given, TRIPLET[1:], self.widths[1])
+        if query.width == items[0].width:
+            return Triplets._build(_rows(query, *items), *_NUMBERS)
+        return Triplets._build(_rows(query), *_NUMBERS[[0, 0, 1]], items=_rows(*items))
 
     def _impression(self, given: dict[str, Any]) -> Impression:
         query = self._point(given["query"], "query", self.widths[0])
@@ -131,6 +129,13 @@ class LineReader:
         ids = (given.get(name) for name in ("query_id", "user"))
         query_id, user = (json.dumps(value) if isinstance(value, dict | list) else value for value in ids)
         return Impression(_rows(query), _rows(*points), clicked, query_id, user)
+
+    def _two_points(self, given: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[_Point]:
+        points = [self._point(given[name], name, width) for name in names]
+        if points[0].width != points[1].width:
+            widths = f"{names[0]} has {points[0].width} numbers and {names[1]} {points[1].width}"
+            raise LineError(f"{widths}; they must have the same number")
+        return points
 
     def _point(self, value: Any, name: str, width: int | None) -> _Point:
         # Exact types: isinstance would accept true as an int.
@@ -156,12 +161,11 @@ class LineReader:
             message = f"{name} is an object, so the number of features must be known: give n_features"
             raise LineError(message, "n_features")
         columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
-        values = _numbers(list(value.values()), list(value), name)
-        order = np.argsort(columns)
+        values, order = _numbers(list(value.values()), list(value), name), np.argsort(columns)
         columns = columns[order]
-        again = np.flatnonzero(columns[1:] == columns[:-1])
+        again = columns[1:][columns[1:] == columns[:-1]]
         if again.size:
-            raise LineError(f"{name} must have each feature once, got feature {columns[again[0]]} twice")
+            raise LineError(f"{name} must have each feature once, got feature {again[0]} twice")
         return _Point(values[order], columns, width)
 
     def _column(self, key: str, name: str, width: int) -> int:
@@ -224,13 +228,6 @@ def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> FloatArray:
         return np.array(values, dtype=np.float64)
     except OverflowError:
         raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got a larger one") from None
-
-
-def _check_widths(points: dict[str, _Point]) -> None:
-    (name, point), (other_name, other) = points.items()
-    if point.width != other.width:
-        widths = f"{name} has {point.width} numbers and {other_name} {other.width}"
-        raise LineError(f"{widths}; they must have the same number")
 
 
 def _rows(*points: _Point) -> Any:

@@ -109,16 +109,13 @@ class Judgments:
                 raise ValueError(f"qrels must be judgments of {n_items} items for {n_queries} queries, {given}")
             return qrels
         if is_sparse(qrels):
-            if qrels.shape != (n_queries, n_items):
-                wanted = f"({n_queries}, {n_items}), queries × items"
-                raise ValueError(f"qrels must have the shape {wanted}, got {qrels.shape}")
+            wanted = n_queries, n_items
+            if qrels.shape != wanted:
+                raise ValueError(f"qrels must have the shape {wanted}, queries × items, got {qrels.shape}")
             entries = sp.coo_array(qrels)
             return cls(entries.row, entries.col, entries.data, n_queries, n_items)
-        if isinstance(qrels, Mapping):
-            qrels = list(_flat(qrels))
-        array = np.asarray(qrels)
-        if array.size == 0:
-            array = np.empty((0, 3))
+        array = np.asarray(list(_flat(qrels)) if isinstance(qrels, Mapping) else qrels)
+        array = array if array.size else np.empty((0, 3))
         if array.ndim != 2 or array.shape[1] != 3:
             forms = "triples (query row, item row, grade), a sparse matrix, a dict {query: {item: grade}} or Judgments"
             raise ValueError(f"qrels must be {forms}, got an array of shape {array.shape}")
@@ -140,16 +137,15 @@ class Judgments:
         array([1])
         """
         records = list(_flat(records) if isinstance(records, Mapping) else records)
-        if any(len(record) != 3 for record in records):
-            wrong = next(record for record in records if len(record) != 3)
-            raise ValueError(f"records must be (query id, item id, grade), got {wrong!r}")
+        for record in records:
+            if len(record) != 3:
+                raise ValueError(f"records must be (query id, item id, grade), got {record!r}")
         queries, items = list(query_ids), list(item_ids)
-        query = _rows_of([record[0] for record in records], queries, "query")
-        item = _rows_of([record[1] for record in records], items, "item")
-        grade = [record[2] for record in records]
+        query, item, grade = zip(*records, strict=True) if records else ((), (), ())
+        rows = _rows_of(query, queries, "query"), _rows_of(item, items, "item")
         self = object.__new__(cls)
         n, m = len(queries), len(items)
-        self._store(query, item, grade, n, m, lambda i, j: f"query {queries[i]!r}, item {items[j]!r}")
+        self._store(*rows, grade, n, m, lambda i, j: f"query {queries[i]!r}, item {items[j]!r}")
         return self
 
     def of_query(self, i: int) -> tuple[IndexArray, FloatArray]:
@@ -207,7 +203,7 @@ def _flat(nested: Mapping[Any, Any]) -> Iterable[tuple[Any, Any, Any]]:
             yield query, item, grade
 
 
-def _rows_of(names: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
+def _rows_of(names: Iterable[Any], ids: Sequence[Any], kind: str) -> list[int]:
     rows = {name: row for row, name in enumerate(ids)}
     if len(rows) < len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
@@ -215,7 +211,6 @@ def _rows_of(names: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
     unknown = list(dict.fromkeys(name for name in names if name not in rows))
     if unknown:
         rest = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        listed = ", ".join(map(repr, unknown[:_NAMED])) + rest
-        message = f"records must name ids in {kind}_ids, got unknown ones: {listed}"
-        raise ParameterError(message, "records", f"{kind}_ids")
+        message = f"records must name ids in {kind}_ids, got unknown ones: {', '.join(map(repr, unknown[:_NAMED]))}"
+        raise ParameterError(message + rest, "records", f"{kind}_ids")
     return [rows[name] for name in names]

@@ -52,12 +52,12 @@ class Comparisons:
     def _checked_numbers(cls, X: Any, items: Any, *columns: ArrayLike) -> list[NDArray[Any]]:
         """Return the row numbers of each role: the first into X, the others into items, or into X if these are None."""
         n_rows = [X.shape[0]] + [(X if items is None else items).shape[0]] * (cls._arity - 1)
+        names = cls._names[: cls._arity]
         # Copied, so that the caller cannot change checked row numbers later.
-        roles = zip(columns, n_rows, cls._names[: cls._arity], strict=True)
-        checked = [check_indices(column, n, name).copy() for column, n, name in roles]
+        checked = [check_indices(*given).copy() for given in zip(columns, n_rows, names, strict=True)]
         lengths = [len(column) for column in checked]
         if len(set(lengths)) > 1:
-            raise ValueError(f"{', '.join(cls._names[: cls._arity])} must have the same length, got {lengths}")
+            raise ValueError(f"{', '.join(names)} must have the same length, got {lengths}")
         return checked
 
     @classmethod
@@ -338,12 +338,11 @@ def _count_pairs(
     def too_many(n: int) -> bool:
         return any(count > available[kind] for kind, count in split(n).items())
 
-    auto = isinstance(n, str)
-    if n_classes == 1 and (auto or balance not in (None, 1)):
+    if n_classes == 1 and (isinstance(n, str) or balance not in (None, 1)):
         advice = f"for pairs of one class give {name}, with balance=None or 1"
         raise ValueError(f"y must hold at least two classes, got one; {advice}")
     target = 40 * n_classes * (n_classes - 1) if isinstance(n, str) else int(n)
-    at_most = auto or at_most
+    at_most = at_most or isinstance(n, str)
     for kind, count in split(target).items():
         if count > available[kind] and (not at_most or available[kind] == 0):
             share = "" if balance is None else f" with balance={balance:g}"

@@ -115,8 +115,7 @@ def draw_quadruplets(
     size = 20 * (int(codes.max()) + 1) ** 2 if isinstance(n, str) else int(n)
     left, right, similar = draw_pairs(codes, 2 * size, 0.5, random_state, name=name, at_most=True)
     near, far = np.flatnonzero(similar), np.flatnonzero(~similar)
-    m = min(len(near), len(far))
-    near, far = near[:m], far[:m]
+    near, far = near[: len(far)], far[: len(near)]
     return left[near], right[near], left[far], right[far]
 
 
@@ -132,18 +131,13 @@ def are_labels(y: Any) -> bool:
 
 def _ordered(values: Any, n: int | Literal["auto"], rng: Any) -> tuple[IndexArray, IndexArray]:
     """Return the numbers of two values, the larger one first, for n draws or for all pairs that differ."""
-    m = len(values)
-    if isinstance(n, str) and m * (m - 1) // 2 <= _MOST_RATED:
-        first, second = np.triu_indices(m, 1)
+    m, size = len(values), _MOST_RATED if isinstance(n, str) else int(n)
+    if m == 0 or (isinstance(n, str) and m * (m - 1) // 2 <= _MOST_RATED):
+        both = np.stack(np.triu_indices(m, 1))
     else:
-        size = _MOST_RATED if isinstance(n, str) else int(n)
-        first = rng.randint(m, size=4 * size) if m else np.empty(0, dtype=np.intp)
-        second = rng.randint(m, size=4 * size) if m else first
-        differ = values[first] != values[second]
-        first, second = first[differ][:size], second[differ][:size]
-    higher = values[first] > values[second]
-    differ = values[first] != values[second]
-    near, far = np.where(higher, first, second), np.where(higher, second, first)
-    if not differ.any():
+        both = np.stack([rng.randint(m, size=4 * size), rng.randint(m, size=4 * size)])
+    first, second = both[:, values[both[0]] != values[both[1]]][:, :size]
+    if not len(first):
         raise ValueError("ratings must differ: pairs that are rated alike say nothing about each other")
-    return near[differ].astype(np.intp), far[differ].astype(np.intp)
+    higher = values[first] > values[second]
+    return np.where(higher, first, second).astype(np.intp), np.where(higher, second, first).astype(np.intp)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mahala.comparisons import Comparisons, Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs
 from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
@@ -128,11 +128,14 @@ class Metric(ABC):
 
         The result is 1-D for one query, and has a row for each of several queries. Ties keep the order of the items.
         The matrix may be indefinite. Differences between distances are lost to rounding when they are below about 1e-8
-        of the distances between the items. Items of Dask, of which each worker ranks its own, need a k.
+        of the distances between the items. Items of Dask, of which each worker ranks its own, need a k. A Mahalanobis
+        metric warns of queries that are far outside of the rows learned from.
         """
         rows, single = self._points(query, "query")
+        self._warn_of_far_rows(rows)
         if is_chunked(items):
-            return self._rank_parts(rows, as_rows(items, "items"), k)[0 if single else slice(None)]
+            given = check_rows(self._features([query] if single else query), "query")  # each part prepares them
+            return self._rank_parts(given, as_rows(items, "items"), k)[0 if single else slice(None)]
         others = self._rows(items, "items", item=True)
         n_items = others.shape[0]
         if k is not None and not (is_count(k) and k <= n_items):
@@ -155,6 +158,9 @@ class Metric(ABC):
         """Return the numbers of the k best of some items, the first of which has the number given, and their scores."""
         numbers = self.rank(rows, items, min(k, len(items)))
         return numbers + first, np.stack([self._scores(x, items[best]) for x, best in zip(rows, numbers, strict=True)])
+
+    def _warn_of_far_rows(self, rows: Any) -> None:  # noqa: B027  (a similarity has no center)
+        """Warn of rows that are far outside of those learned from, if that is known."""
 
     @abstractmethod
     def _scores(self, x: Any, items: Any) -> FloatArray:
@@ -195,9 +201,8 @@ class Metric(ABC):
             raise ModelFileError(f"header entry 'kind' should be {kinds}, found {name[:40]!r}")
         kind = cls._kinds[name]
         if not issubclass(kind, cls):
-            raise ModelFileError(
-                f"it holds a {kind.__name__}, not a {cls.__name__}: use {kind.__name__}.load or Metric.load"
-            )
+            advice = f"use {kind.__name__}.load or Metric.load"
+            raise ModelFileError(f"it holds a {kind.__name__}, not a {cls.__name__}: {advice}")
         fields = kind._fields_from_parts(header, arrays)
         fields["feature_names"] = header_value(header, "feature_names", list, type(None))
         fields["origin"] = header_value(header, "origin", dict, type(None))
@@ -291,8 +296,10 @@ class Metric(ABC):
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
 
-    def _prepared_triplets(self, triplets: Triplets, block: slice | int) -> Iterator[Any]:
-        return (self._prepared(triplets.rows_of(role, block)) for role in ("anchor", "positive", "negative"))
+    def _compared(self, comparisons: Comparisons, block: slice | int) -> Iterator[Any]:
+        """The prepared rows in each role of some comparisons."""
+        roles = comparisons._names[: comparisons._arity]
+        return (self._prepared(comparisons.rows_of(role, block)) for role in roles)
 
     def _features(self, X: Any) -> Any:
         """Data frames as features if there is a preprocessor, anything else as it is."""

@@ -116,6 +116,6 @@ class BilinearMetric(Metric):
         return sp.vstack([sp.csr_array(matrices.times_matrix(rows[block], matrix)) for block in blocks], format="csr")
 
     def _margins(self, comparisons: Triplets, block: slice | int) -> Any:
-        anchor, positive, negative = self._prepared_triplets(comparisons, block)
+        anchor, positive, negative = self._compared(comparisons, block)
         product = matrices.times_matrix(anchor, self.matrix)
         return matrices.row_dots(product, positive) - matrices.row_dots(product, negative)

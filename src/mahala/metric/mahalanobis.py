@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons import Comparisons, Pairs
 from mahala.data.scaling import divided, unit_length
 from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
@@ -16,7 +16,7 @@ from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, read_only
+from mahala.support.arrays import Arrays, FloatArray, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value, number_value
 from mahala.support.validation import as_floats, is_chunked, is_sparse
@@ -94,18 +94,14 @@ class MahalanobisMetric(Metric):
                 raise ValueError("kernel_map must have grown over some points")
             self._set("kernel_map", kernel_map.freeze())
         self._set("matrix", check_symmetric(self.matrix, None if kernel_map is None else kernel_map.dimension))
-        if self.scales is not None:
-            scales = read_only(as_floats(self.scales, "scales").copy())
-            if scales.shape != (self.n_features_in,):
-                raise ValueError(f"scales must be {self.n_features_in} numbers, got an array of shape {scales.shape}")
-            if not (np.isfinite(scales) & (scales > 0.0)).all():
-                raise ValueError("scales must be positive and finite")
-            self._set("scales", scales)
-        if self.center is not None:
-            center = read_only(as_floats(self.center, "center").copy())
-            if center.shape != (self.n_features_in,) or not np.isfinite(center).all():
-                raise ValueError(f"center must be {self.n_features_in} finite numbers, got shape {center.shape}")
-            self._set("center", center)
+        for name, given in (("scales", self.scales), ("center", self.center)):
+            if given is not None:
+                vector = read_only(as_floats(given, name).copy())
+                if vector.shape != (self.n_features_in,) or not np.isfinite(vector).all():
+                    raise ValueError(f"{name} must be {self.n_features_in} finite numbers, got shape {vector.shape}")
+                self._set(name, vector)
+        if self.scales is not None and not (self.scales > 0.0).all():
+            raise ValueError("scales must be positive and finite")
         if self.threshold is not None:
             if not math.isfinite(float(self.threshold)):
                 raise ValueError(f"threshold must be finite or None, got {self.threshold!r}")
@@ -180,14 +176,6 @@ class MahalanobisMetric(Metric):
         self._warn_of_far_rows(rows, mapped)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
-    def rank(self, query: Any, items: Any, k: int | None = None) -> IndexArray:
-        """Return the row numbers of `items` from the nearest to the farthest, as :meth:`Metric.rank` describes.
-
-        Warn of queries that are far outside of the rows learned from.
-        """
-        self._warn_of_far_rows(self._points(query, "query")[0])
-        return super().rank(query, items, k)
-
     def _warn_of_far_rows(self, rows: Any, mapped: FloatArray | None = None) -> None:
         """Warn of rows that are far outside of those learned from, and name the feature that is most to blame."""
         if self.center is None or not self.radius:
@@ -201,12 +189,10 @@ class MahalanobisMetric(Metric):
         worst = int(distances.argmax())
         row = rows[[worst]].toarray()[0] if is_sparse(rows) else np.asarray(rows[worst])
         blamed = int((np.abs(row - center) * np.sqrt(np.square(self.components).sum(axis=0))).argmax())
-        names = self._names()
-        name = repr(names[blamed]) if names else f"feature {blamed}"
         warnings.warn(
             f"{len(far)} of {len(mapped)} rows are far outside of what the metric was learned from: row {worst} is "
             f"{distances[worst] / self.radius:.3g} times as far from the center as any row learned from, mostly "
-            f"because of {name}",
+            f"because of {self._names()[blamed]!r}",
             stacklevel=3,
         )
 
@@ -302,10 +288,7 @@ class MahalanobisMetric(Metric):
             "matrix": array_value(arrays, "matrix", np.float64, (None, None)),
             "threshold": header_value(header, "threshold", float, type(None)),
             "kernel_map": None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
-            **{
-                name: array_value(arrays, name, np.float64, (None,)) if name in arrays else None
-                for name in ("scales", "center")
-            },
+            **{name: array_value(arrays, name, np.float64, (None,)) for name in ("scales", "center") if name in arrays},
             "unit_rows": header_value({"unit_rows": False} | header, "unit_rows", bool),
             "radius": number_value(header, "radius", least=0.0) if "center" in arrays else None,
         }
@@ -362,18 +345,15 @@ class MahalanobisMetric(Metric):
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)
 
-    def _squared_of_pairs(self, pairs: Pairs, block: slice | int) -> Any:
-        return self._squared(*(self._prepared(pairs.rows_of(role, block)) for role in ("left", "right")))
+    def _squared_of_pairs(self, pairs: Comparisons, block: slice | int) -> Any:
+        return self._squared(*self._compared(pairs, block))
 
     def _margins(self, comparisons: Comparisons, block: slice | int) -> Any:
         if isinstance(comparisons, Pairs):
             return (self.threshold or 0.0) - self._squared_of_pairs(comparisons, block)
-        if isinstance(comparisons, Quadruplets):
-            a, b, c, d = (self._prepared(comparisons.rows_of(role, block)) for role in comparisons._names)
-            return self._squared(c, d) - self._squared(a, b)
-        assert isinstance(comparisons, Triplets)
-        anchor, positive, negative = self._prepared_triplets(comparisons, block)
-        return self._squared(anchor, negative) - self._squared(anchor, positive)
+        rows = list(self._compared(comparisons, block))
+        far = rows[::2] if len(rows) == 3 else rows[2:]  # an anchor is in both pairs
+        return self._squared(*far) - self._squared(*rows[:2])
 
     def _prepared(self, X: Any) -> Any:
         if self.scales is not None:

@@ -31,13 +31,6 @@ class Weights(NamedTuple):
     plain: float = 0.0
 
 
-class HeldOut(NamedTuple):
-    """Held-out answers: which of them are predicted (1, or 1/2 for ties) by the candidates and without shrinkage."""
-
-    predicted: FloatArray
-    anchors: IndexArray
-
-
 def mixing_weights(
     name: str,
     shrinkage: float | str,
@@ -58,7 +51,7 @@ def mixing_weights(
         if is_determined(triplets, items):
             shrinkage = 0.0
         else:
-            shrinkage, problem = _choose(hold_out(triplets, items, plain, fit, seed))
+            shrinkage, problem = _choose(*hold_out(triplets, items, plain, fit, seed))
             if problem:
                 size = f"{len(triplets):,} triplets over {int(items.max()) + 1:,} items"
                 M = f"a {triplets.n_features} × {triplets.n_item_features} matrix"
@@ -90,10 +83,11 @@ def is_determined(triplets: Triplets, items: IndexArray) -> bool:
 
 def hold_out(
     triplets: Triplets, items: IndexArray, plain: Metric, fit: Callable[[Triplets], Metric], seed: int
-) -> HeldOut:
-    """Foresee answers about items that were not learned from.
+) -> tuple[FloatArray, IndexArray]:
+    """Predict answers about items that were not learned from: by each candidate, and without shrinkage.
 
-    Items are divided into folds. `fit` learns from the answers without any item of a fold, and is tested on those whose
+    Return 1 for a right prediction, 1/2 for ties and 0, and the anchors of these answers. Items are divided into folds.
+    `fit` learns from the answers without any item of a fold, and is tested on those whose
     anchor is in it. Folds that leave nothing to learn from, or no room or time for it, are left out.
     """
     fold_of = (np.random.default_rng(seed).permutation(int(items.max()) + 1) % FOLDS)[items]
@@ -114,7 +108,7 @@ def hold_out(
         mixed = (1.0 - shares) * margins + shares * _scale(train, learned, plain) * plain_margins
         predicted.append(np.where(mixed == 0.0, 0.5, mixed > 0.0))
         tested.append(test)
-    return HeldOut(np.concatenate(predicted), items[0, np.concatenate(tested)])
+    return np.concatenate(predicted), items[0, np.concatenate(tested)]
 
 
 def gains_and_errors(values: FloatArray, reference: int, anchors: IndexArray) -> tuple[FloatArray, FloatArray]:
@@ -123,9 +117,8 @@ def gains_and_errors(values: FloatArray, reference: int, anchors: IndexArray) ->
     return gains.mean(axis=0), standard_errors(gains, anchors)
 
 
-def _choose(held_out: HeldOut) -> tuple[float, str]:
+def _choose(predicted: FloatArray, anchors: IndexArray) -> tuple[float, str]:
     """Return the shrinkage, and a sentence unless held-out answers show that what is learned helps."""
-    predicted, anchors = held_out
     n, n_anchors = len(CANDIDATES), len(np.unique(anchors))
     if n_anchors < FEWEST:
         early = f"Triplets of held-out items have {n_anchors} anchors, too few to tell whether learning helps"

@@ -182,7 +182,8 @@ def test_neighbours_and_retrieval_are_those_of_numpy_rows():
         mahala.evaluation.precision_at_k(metric, X[:90], Y[:90], X, Y).precision,
     )
     bilinear = mahala.BilinearMetric(np.random.default_rng(0).normal(size=(X.shape[1],) * 2))
-    for given in (metric, bilinear):
+    scaled = mahala.MahalanobisMetric(np.eye(X.shape[1]), scales=np.geomspace(0.1, 10.0, X.shape[1]))
+    for given in (metric, bilinear, scaled):
         np.testing.assert_array_equal(given.rank(X[:5], D, k=7), given.rank(X[:5], X, k=7))
         np.testing.assert_array_equal(given.rank(X[0], D, k=200), given.rank(X[0], X, k=200))
 

@@ -1,13 +1,14 @@
 """Answers to comparisons as an order of squared distances, and the map that minimises their logistic loss."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from operator import getitem
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mahala.batch.descent import descend
 from mahala.batch.run import Model, Run
-from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.metric.thresholds import best_threshold
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
@@ -37,18 +38,13 @@ class Answers(NamedTuple):
     @classmethod
     def of(cls, comparisons: Comparisons, weights: FloatArray | None = None) -> Self:
         """Return the answers that pairs, triplets or quadruplets are."""
+        columns = np.stack(comparisons._columns())  # type: ignore[arg-type]
         if isinstance(comparisons, Pairs):
-            pairs, similar = np.stack([comparisons.left, comparisons.right]), np.asarray(comparisons.similar)
+            pairs, similar = columns[:2], columns[2].astype(bool)
             near, far = np.where(similar, pairs, THRESHOLD), np.where(similar, THRESHOLD, pairs)
-        elif isinstance(comparisons, Triplets):
-            near = np.stack([comparisons.anchor, comparisons.positive])
-            far = np.stack([comparisons.anchor, comparisons.negative])
-        else:
-            assert isinstance(comparisons, Quadruplets)
-            near = np.stack([comparisons.near_left, comparisons.near_right])
-            far = np.stack([comparisons.far_left, comparisons.far_right])
-        ones = np.ones(near.shape[1]) if weights is None else weights
-        return cls(comparisons.X, near, far, ones)
+        else:  # anchors are in both pairs of triplets
+            near, far = columns[:2], columns[[0, 2] if isinstance(comparisons, Triplets) else [2, 3]]
+        return cls(comparisons.X, near, far, np.ones(len(comparisons)) if weights is None else weights)
 
     def select(self, key: BoolArray | IndexArray) -> Self:
         """Return some of the answers, over the same rows."""
@@ -68,12 +64,11 @@ class Answers(NamedTuple):
         """Whether all are similar pairs, or all dissimilar ones, of which no threshold can be learned."""
         return bool((self.far[0] == THRESHOLD).all() or (self.near[0] == THRESHOLD).all())
 
-    def compact(self) -> Self:
-        """Return the same answers over the rows that they compare."""
+    def compact(self, read: Callable[[Any, IndexArray], Any] = getitem) -> Self:
+        """Return the same answers over the rows that they compare, as they are read from X."""
         rows, numbers = np.unique(np.concatenate([self.near, self.far]), return_inverse=True)
         numbers = numbers.reshape(4, -1) - int(rows[0] == THRESHOLD)
-        rows = rows[rows != THRESHOLD]
-        return self._replace(X=self.X[rows], near=numbers[:2], far=numbers[2:])
+        return self._replace(X=read(self.X, rows[rows != THRESHOLD]), near=numbers[:2], far=numbers[2:])
 
     def joined(self, others: Self) -> Self:
         """Return the others and then these; rows that are equal are one."""

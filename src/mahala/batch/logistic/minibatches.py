@@ -11,8 +11,8 @@ import scipy.linalg
 
 from mahala.batch.logistic.answers import PENALTY, Answers, LogisticLoss
 from mahala.batch.logistic.prior_space import prior_map
-from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import Model, Run, check_n_components
+from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine import current_engine
@@ -53,7 +53,9 @@ def fit_in_minibatches(
     X = data.X
     n = X.shape[0] if isinstance(data, LabelledRows) else data.size
     n_pairs = learner.n_pairs if not isinstance(learner.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
-    size = learner.batch_size if not isinstance(learner.batch_size, str) else _auto_size(n_pairs)
+    size = learner.batch_size
+    if isinstance(size, str):
+        size = int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
     size = max(2, min(size, n_pairs)) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
     n_steps = -(-n_pairs // size)
     n_answers = n_pairs if isinstance(data, LabelledRows) else float(data.weights.sum())
@@ -89,23 +91,14 @@ def fit_in_minibatches(
     return "callback" if stopped else "max_iter", lam
 
 
-def _auto_size(n_pairs: int) -> int:
-    return int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
-
-
 def _sample(data: LabelledRows | Answers, learner: Any, rng: np.random.Generator) -> Sample:
     n_components = learner.n_components
     most = max(SAMPLE, 2 * (n_components or 0))
     if isinstance(data, LabelledRows):
-        left, right, similar = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
-        rows, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
-        left, right = numbers.reshape(2, -1)
-        answers = Answers.of(pairs_of(_floats(data.X, rows), left, right, similar))
+        drawn = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
+        answers = Answers.of(Pairs._build(data.X, *drawn)).compact(_floats)
     else:
-        chosen = data.select(rng.permutation(data.size)[:most])
-        rows, numbers = np.unique(np.concatenate([chosen.near, chosen.far]), return_inverse=True)
-        numbers = numbers.reshape(4, -1) - int(rows[0] < 0)
-        answers = chosen._replace(X=_floats(data.X, rows[rows >= 0]), near=numbers[:2], far=numbers[2:])
+        answers = data.select(rng.permutation(data.size)[:most]).compact(_floats)
     prior = prior_map(learner.prior, answers.X)
     Z = answers.X if prior is None else product(answers.X, prior.T)
     d = Z.shape[1]
@@ -115,8 +108,7 @@ def _sample(data: LabelledRows | Answers, learner: Any, rng: np.random.Generator
 
 def _floats(X: Any, rows: IndexArray) -> RealArray:
     values = read_rows(X, rows)
-    checked: RealArray = check_rows(values.astype(np.float64 if values.dtype == np.float64 else np.float32))
-    return checked
+    return check_rows(values.astype(np.float64 if values.dtype == np.float64 else np.float32))  # type: ignore[no-any-return]
 
 
 def _leading_axes(Z: RealArray, m: int) -> RealArray:

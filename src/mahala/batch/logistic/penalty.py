@@ -1,6 +1,6 @@
 """The choice of LogisticMetric's penalty by folds over items."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,14 +86,11 @@ def _used(verdict: Verdict) -> Verdict:
 
 def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:
     """Return whether the prior, and maps learned with each penalty, predict the answers: 1, 0, or 1/2 for ties."""
-    columns, fit, fits = [], None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
+    fit, fits = None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
+    options: Any = {"max_iter": MOST_ITERATIONS, "tol": 1e-6, "to_model": lambda fit: {"L": fit.A}}
     for multiple in MULTIPLES:
-        penalty = multiple * PENALTY / float(train.weights.sum())
-        run = Run(None, lambda number, objective: None)
-        options = {"max_iter": MOST_ITERATIONS, "tol": 1e-6}
-        fit = fit_map(train, start, penalty, noise, run, warm=fit, to_model=lambda fit: {"L": fit.A}, **options)  # type: ignore[arg-type]
+        penalty, run = multiple * PENALTY / float(train.weights.sum()), Run(None, lambda number, objective: None)
+        fit = fit_map(train, start, penalty, noise, run, warm=fit, **options)
         fits.append(fit)
-    for fit in fits:
-        margins = predicted_margins(test, test.X @ fit.A.T, fit.threshold)
-        columns.append(np.where(margins == 0.0, 0.5, margins > 0.0))
-    return np.stack(columns, axis=1)
+    margins = np.stack([predicted_margins(test, test.X @ fit.A.T, fit.threshold) for fit in fits], axis=1)
+    return np.where(margins == 0.0, 0.5, margins > 0.0)

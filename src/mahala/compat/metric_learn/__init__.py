@@ -19,24 +19,6 @@ from mahala.compat.metric_learn.tuples import (
 )
 
 __version__ = "0.7.0"
-__all__ = [
-    "ITML",
-    "LFDA",
-    "LMNN",
-    "LSML",
-    "MLKR",
-    "MMC",
-    "NCA",
-    "RCA",
-    "SCML",
-    "SDML",
-    "Constraints",
-    "Covariance",
-    "ITML_Supervised",
-    "LSML_Supervised",
-    "MMC_Supervised",
-    "RCA_Supervised",
-    "SCML_Supervised",
-    "SDML_Supervised",
-    "__version__",
-]
+__all__ = ["ITML", "LFDA", "LMNN", "LSML", "MLKR", "MMC", "NCA", "RCA", "SCML", "SDML", "Constraints", "Covariance",
+           "ITML_Supervised", "LSML_Supervised", "MMC_Supervised", "RCA_Supervised", "SCML_Supervised",
+           "SDML_Supervised", "__version__"]  # fmt: skip

@@ -113,59 +113,44 @@ def _initialize_metric_mahalanobis(
     matrix_name: str = "matrix",
 ) -> Any:
     """Return a first or prior matrix M, and its pseudo-inverse if it is asked for."""
-    d = input.shape[-1]
-    if isinstance(init, np.ndarray):
-        M = check_array(init, copy=True)
-        if M.shape != (d, d):
-            raise ValueError(
-                f"The input dimensionality {M.shape} of the given mahalanobis matrix `{matrix_name}` must match the "
-                f"dimensionality of the given inputs ({d})."
-            )
-        if not np.allclose(M, M.T):
-            raise ValueError(f"`{matrix_name}` is not symmetric.")
-        w, V = scipy.linalg.eigh(M, check_finite=False)
-        is_definite = _check_sdp_from_eigen(w)
-        if strict_pd and not is_definite:
-            raise LinAlgError(
-                f"You should provide a strictly positive definite matrix as `{matrix_name}`. This one is not definite. "
-                f"Try another {matrix_name}, or an algorithm that does not require the {matrix_name} to be strictly "
-                "positive definite."
-            )
-        if return_inverse and not is_definite:
-            warnings.warn(
-                "The initialization matrix is not invertible: using the pseudo-inverse instead.", stacklevel=2
-            )
-        inverse = _pseudo_inverse_from_eig(w, V)
-    elif init not in ("identity", "covariance", "random"):
+    d, is_given = input.shape[-1], isinstance(init, np.ndarray)
+    if not is_given and init not in ("identity", "covariance", "random"):
         raise ValueError(
             f"`{matrix_name}` must be 'identity', 'covariance', 'random' or a numpy array of shape "
             "(n_features, n_features)."
         )
-    elif init == "covariance":
-        points = np.unique(input.reshape(-1, d), axis=0) if input.ndim == 3 else input
-        inverse = np.atleast_2d(np.cov(points, rowvar=False))
-        w, V = scipy.linalg.eigh(inverse, check_finite=False)
-        is_definite = _check_sdp_from_eigen(w)
-        if strict_pd and not is_definite:
-            raise LinAlgError(
-                "Unable to get a true inverse of the covariance matrix since it is not definite. Try another "
-                f"`{matrix_name}`, or an algorithm that does not require the `{matrix_name}` to be strictly positive "
-                "definite."
+    if not is_given and init != "covariance":
+        M = np.eye(d) if init == "identity" else make_spd_matrix(d, random_state=check_random_state(random_state))
+        return (M, scipy.linalg.pinvh(M)) if return_inverse else M
+    if is_given:
+        matrix, name = check_array(init, copy=True), matrix_name
+        if matrix.shape != (d, d):
+            raise ValueError(
+                f"The input dimensionality {matrix.shape} of the given mahalanobis matrix `{name}` must match the "
+                f"dimensionality of the given inputs ({d})."
             )
-        if not is_definite:
-            warnings.warn(
-                "The covariance matrix is not invertible: using the pseudo-inverse instead."
-                "To make the covariance matrix invertible you can remove any linearly dependent features and/or reduce "
-                "the dimensionality of your input, for instance using `sklearn.decomposition.PCA` as a preprocessing "
-                "step.",
-                stacklevel=2,
-            )
-        M = _pseudo_inverse_from_eig(w, V)
-    elif init == "random":
-        M = make_spd_matrix(d, random_state=check_random_state(random_state))
-        inverse = scipy.linalg.pinvh(M)
+        if not np.allclose(matrix, matrix.T):
+            raise ValueError(f"`{name}` is not symmetric.")
+        problem = f"You should provide a strictly positive definite matrix as `{name}`. This one is not definite."
+        warning = "The initialization matrix is not invertible: using the pseudo-inverse instead."
     else:
-        M, inverse = np.eye(d), np.eye(d)
+        points = np.unique(input.reshape(-1, d), axis=0) if input.ndim == 3 else input
+        matrix, name = np.atleast_2d(np.cov(points, rowvar=False)), f"`{matrix_name}`"
+        problem = "Unable to get a true inverse of the covariance matrix since it is not definite."
+        warning = (
+            "The covariance matrix is not invertible: using the pseudo-inverse instead."
+            "To make the covariance matrix invertible you can remove any linearly dependent features and/or reduce the "
+            "dimensionality of your input, for instance using `sklearn.decomposition.PCA` as a preprocessing step."
+        )
+    w, V = scipy.linalg.eigh(matrix, check_finite=False)
+    if not _check_sdp_from_eigen(w):
+        if strict_pd:
+            advice = f"or an algorithm that does not require the {name} to be strictly positive definite."
+            raise LinAlgError(f"{problem} Try another {name}, {advice}")
+        if return_inverse or not is_given:
+            warnings.warn(warning, stacklevel=2)
+    inverse = _pseudo_inverse_from_eig(w, V)
+    M, inverse = (matrix, inverse) if is_given else (inverse, matrix)
     return (M, inverse) if return_inverse else M
 
 

@@ -79,29 +79,24 @@ class Constraints:
         result = []
         for label, count in zip(*np.unique(labels, return_counts=True), strict=True):
             n_others = len(labels) - count
-            if k_genuine + 1 > count:
-                warnings.warn(
-                    f"The class {label} has {count} elements, which is not sufficient to generate {k_genuine + 1} "
-                    f"genuine neighbors as specified by k_genuine. Will generate {count - 1} genuine neighbors "
-                    "instead.\n",
-                    stacklevel=2,
-                )
-            if k_impostor > n_others:
-                warnings.warn(
-                    f"The class {label} has {n_others} elements of other classes, which is not sufficient to generate "
-                    f"{k_impostor} impostor neighbors as specified by k_impostor. Will generate {n_others} impostor "
-                    "neighbors instead.\n",
-                    stacklevel=2,
-                )
+            for kind, n, what, wanted, most in (
+                ("genuine", count, "elements", k_genuine + 1, count - 1),
+                ("impostor", n_others, "elements of other classes", k_impostor, n_others),
+            ):
+                if wanted > n:
+                    warnings.warn(
+                        f"The class {label} has {n} {what}, which is not sufficient to generate {wanted} {kind} "
+                        f"neighbors as specified by k_{kind}. Will generate {most} {kind} neighbors instead.\n",
+                        stacklevel=2,
+                    )
             genuine, impostors = min(k_genuine, count - 1), min(k_impostor, n_others)
             if genuine < 1 or impostors < 1:
                 continue
             members, others = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
             near = NearestNeighbors(n_neighbors=genuine).fit(X[members]).kneighbors(return_distance=False)
             far = NearestNeighbors(n_neighbors=impostors).fit(X[others]).kneighbors(X[members], return_distance=False)
-            shape = (count, genuine, impostors)
-            columns = (members[:, None, None], members[near][:, :, None], others[far][:, None, :])
-            result.append(np.stack([np.broadcast_to(column, shape).ravel() for column in columns], axis=1))
+            columns = members[:, None, None], members[near][:, :, None], others[far][:, None, :]
+            result.append(np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, 3))
         return rows[np.concatenate(result)] if result else np.empty((0, 3), dtype=np.intp)
 
     def chunks(
