@@ -23,9 +23,8 @@ from mahala.serve.store.database import (
     models,
     searches,
 )
-from mahala.serve.store.events import Events, append_events
 from mahala.serve.store.rows import NAME, Collection, Items, LogEntry, NewItem, to_blob
-from mahala.serve.store.searches import Search, add_searches, delete_reactions
+from mahala.serve.store.searches import Events, Search, add_searches, append_events, delete_reactions
 
 # Rows that are read at a time.
 BLOCK = 2000

@@ -23,10 +23,9 @@ from mahala.serve.http.schemas import COLLECTION, PAGE, Body, Id, Name, OneOrLis
 from mahala.serve.searches import feedback_entry, made_elsewhere
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
-from mahala.serve.store.events import Events
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import LogEntry
-from mahala.serve.store.searches import Search
+from mahala.serve.store.searches import Events, Search
 
 # Seconds after which a search that is unknown is looked for again: another process may be about to write it.
 _AGAIN = 0.2
