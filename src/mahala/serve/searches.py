@@ -115,7 +115,11 @@ def feedback_entry(
     A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
     so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
     """
-    _check_version(service, name, more.get("version"))
+    version = more.get("version")
+    if version is not None and version > service.served(name).collection.version:
+        service.refresh()  # another process may have just made it
+        if version > (newest := service.served(name).collection.version):
+            raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
     found = service.rows(name, shown)
     kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
     if None in found and len({value for _, value in kept}) < 2:
@@ -130,14 +134,6 @@ def feedback_entry(
     served = service.served(name)
     others = served.pairs.contrast(service.store, served.collection.generation, entry)
     return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
-
-
-def _check_version(service: Service, name: str, version: int | None) -> None:
-    """Raise ValueError if a version is newer than all that there were."""
-    if version is not None and version > service.served(name).collection.version:
-        service.refresh()  # another process may have just made it
-        if version > (newest := service.served(name).collection.version):
-            raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
 
 
 class Imported(NamedTuple):

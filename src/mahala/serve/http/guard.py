@@ -51,7 +51,6 @@ class ServerSettings:
 
     @functools.cached_property
     def needs_keys(self) -> bool:
-        """Whether a request needs a key."""
         return self.keys or not is_loopback(self.host)
 
 

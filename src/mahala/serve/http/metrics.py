@@ -50,7 +50,6 @@ class Metrics(Collector):
         return generate_latest(registry)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of the collections."""
         statuses = {name: self._service.served(name).status() for name in self._service.names()}
         for gauge, key, text in _GAUGES:
             family = GaugeMetricFamily(f"mahala_{gauge}", text, labels=["collection"])

@@ -110,9 +110,8 @@ class ServedCollection:
     @staticmethod
     def _read_model(collection: Collection, checkpoints: Checkpoints) -> ServedModel:
         """Return the version to serve; one in which nothing was learned is the plain ranking under its number."""
-        if collection.pinned == 0 or collection.version == 0:
-            return PLAIN_MODEL
-        served = checkpoints.served(collection.name, collection.served_learner)
+        is_plain = collection.pinned == 0 or collection.version == 0
+        served = None if is_plain else checkpoints.served(collection.name, collection.served_learner)
         if served is None:
             return PLAIN_MODEL
         version, data = served
@@ -123,17 +122,11 @@ class ServedCollection:
         """Return what is served, the status of each learner, and which one is ahead, as JSON."""
         collection, model = self.collection, self.model
         return {
-            "version": model.version,
-            "pinned": collection.pinned is not None,
-            "served": collection.served_learner,
-            "items": len(self.index),
-            "graph": 0 if self.index.graph is None else self.index.graph.n,
-            "logged": collection.n_logged,
-            "learned": model.place,
-            "learners": model.status.get("learners", {}),
-            "differences": model.status.get("differences", []),
-            "taught": model.status.get("taught"),
-        }
+            "version": model.version, "pinned": collection.pinned is not None, "served": collection.served_learner,
+            "items": len(self.index), "graph": 0 if self.index.graph is None else self.index.graph.n,
+            "logged": collection.n_logged, "learned": model.place, "learners": model.status.get("learners", {}),
+            "differences": model.status.get("differences", []), "taught": model.status.get("taught"),
+        }  # fmt: skip
 
     def ranked(
         self, query: Query, model: ServedModel, k: int, keep: Any = None, user: str | None = None

@@ -12,17 +12,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from mahala.serve.store.appends import ENTRY, append_groups, blocks, fetched, raised
-from mahala.serve.store.database import (
-    Conflict,
-    Database,
-    Unknown,
-    checkpoints,
-    collections,
-    items,
-    log,
-    models,
-    searches,
-)
+from mahala.serve.store.database import Conflict, Database, Unknown, collections, items, log, metadata, searches
 from mahala.serve.store.rows import NAME, Collection, Items, LogEntry, NewItem, to_blob
 from mahala.serve.store.searches import Events, Search, add_searches, append_events, delete_reactions
 
@@ -30,14 +20,8 @@ from mahala.serve.store.searches import Events, Search, add_searches, append_eve
 BLOCK = 2000
 # What is read of an item as the driver has it, because there are many; payloads are text then.
 _VECTOR = items.c.row, sa.type_coerce(items.c.vector, sa.types.NullType())
-_ITEM = (
-    items.c.row,
-    items.c.id,
-    _VECTOR[1],
-    sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType()),
-    items.c.live,
-    items.c.change,
-)
+_PAYLOAD = sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType())
+_ITEM = (items.c.row, items.c.id, _VECTOR[1], _PAYLOAD, items.c.live, items.c.change)
 
 
 class Store:
@@ -70,8 +54,9 @@ class Store:
     def drop(self, name: str) -> None:
         """Remove a collection with everything in it."""
         with self.database.writing() as connection:
-            for table in (items, log, searches, checkpoints, models):
-                connection.execute(table.delete().where(table.c.collection == name))
+            for table in metadata.tables.values():
+                if "collection" in table.c:
+                    connection.execute(table.delete().where(table.c.collection == name))
             connection.execute(collections.delete().where(collections.c.name == name))
             if not self.database.is_sqlite:
                 connection.execute(sa.text(f"DROP TABLE IF EXISTS {self.database.graph_table(name)}"))
@@ -216,5 +201,4 @@ class Store:
             return n + delete(connection, searches)
 
     def close(self) -> None:
-        """Close all connections."""
         self.database.close()

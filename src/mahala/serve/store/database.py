@@ -182,7 +182,6 @@ class Database:
         return sa.extract("epoch", sa.func.clock_timestamp())
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
 

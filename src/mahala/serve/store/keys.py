@@ -26,7 +26,6 @@ class ApiKey(NamedTuple):
     one_user: bool
 
     def permits(self, role: str) -> bool:
-        """Return whether it permits what needs this role."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 

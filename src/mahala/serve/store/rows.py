@@ -85,19 +85,15 @@ class LogEntry:
 
     @property
     def rows(self) -> list[int]:
-        """All rows that it names."""
         return list(self.shown) if self.query is None else [self.query, *self.shown]
 
     def row(self, collection: str, place: int) -> dict[str, Any]:
         """Return the row of the log."""
-        body = {"query": self.query, "shown": list(self.shown), "clicked": list(self.clicked)}
-        return {
-            "collection": collection,
-            "place": place,
-            "vector": None if self.vector is None else to_blob(self.vector),
-            "body": body | {"query_id": self.query_id} | ({} if self.signals is None else {"signals": self.signals}),
-            **{name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")},
-        }
+        body: dict[str, Any] = {"query": self.query, "shown": list(self.shown), "clicked": list(self.clicked)}
+        body |= {"query_id": self.query_id} | ({} if self.signals is None else {"signals": self.signals})
+        vector = None if self.vector is None else to_blob(self.vector)
+        columns = {name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")}
+        return {"collection": collection, "place": place, "vector": vector, "body": body, **columns}
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[LogEntry]:

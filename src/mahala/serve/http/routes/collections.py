@@ -52,7 +52,6 @@ Items = Annotated[list[ItemBody], Field(min_length=1, max_length=ITEMS)]
 
 
 def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes of collections and items to an app."""
     reader, admin = guard.route("items", "read"), guard.route("items", "admin")
 
     def about(name: str) -> dict[str, Any]:
@@ -116,7 +115,6 @@ def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
 
 
 def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes of what was learned to an app."""
     reader, admin = guard.route("models", "read"), guard.route("models", "admin")
 
     @app.get(f"{COLLECTION}/model", **reader, response_model=responses.Status)

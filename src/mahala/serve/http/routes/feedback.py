@@ -121,7 +121,6 @@ Comparisons = Annotated[OneOrList[ComparisonBody], Given()]
 
 
 def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes of feedback to an app."""
     teacher = Depends(guard.needs("feedback"))
     joined: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged, "responses": LOGGED}
     logged = joined | {"responses": CONFLICT | LOGGED}

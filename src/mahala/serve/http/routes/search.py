@@ -90,7 +90,6 @@ def _listed(found: list[Found]) -> list[dict[str, Any]]:
 
 
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes that search to an app."""
     key_of = Depends(guard.needs("read"))
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
