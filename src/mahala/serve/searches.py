@@ -1,7 +1,5 @@
 """Searches of a service: rankings by arm and their records, reranking, entries of feedback, imported events."""
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

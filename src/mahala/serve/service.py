@@ -1,13 +1,11 @@
 """Service: search in collections that learn, over one database; the HTTP API and the page stand on it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from mahala.compiled.search.quantised import compile_search
 from mahala.serve.experiment.arms import started
@@ -83,7 +81,7 @@ class Service:
         if learn:
             self.start_learning()
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

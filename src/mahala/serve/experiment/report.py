@@ -1,7 +1,5 @@
 """The gain of the learned ranking, measured on the people who search, as numbers and in a sentence."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import asdict

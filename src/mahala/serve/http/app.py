@@ -1,7 +1,5 @@
 """The HTTP app: `create_app` puts routes, limits, errors and metrics together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fastapi import FastAPI

@@ -1,7 +1,5 @@
 """Authentication and rate limits."""
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 import math

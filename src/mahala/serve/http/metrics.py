@@ -1,7 +1,5 @@
 """Metrics for Prometheus: requests with their times, and gauges of the collections."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 
 Fields may be added to bodies, so that clients must ignore those that they do not know."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields and bodies of requests that several routes share, with their limits."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Annotated, Any, TypeVar

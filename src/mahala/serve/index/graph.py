@@ -1,7 +1,5 @@
 """Graphs (HNSW) of FAISS or pgvector that give candidates for a search among very many items; a thread builds them."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import logging

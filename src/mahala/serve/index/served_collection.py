@@ -1,7 +1,5 @@
 """ServedCollection: the items of a collection in memory, and the version of its maps that ranks them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
@@ -58,10 +56,7 @@ class JudgedPairs:
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = threading.Lock()
-        self._clear(0)
-
-    def _clear(self, generation: int) -> None:
-        self._generation, self._place = generation, 0
+        self._generation = self._place = 0
         self._verdicts: dict[Hashable, dict[int, float]] = {}
 
     def contrast(self, store: Store, generation: int, entry: LogEntry) -> list[int]:
@@ -71,7 +66,7 @@ class JudgedPairs:
         """
         with self._lock:
             if generation != self._generation:  # entries were deleted
-                self._clear(generation)
+                self._generation, self._place, self._verdicts = generation, 0, {}
             for pair in store.read_log(self.name, self._place, kind="pair"):
                 self._take(pair)
                 self._place = pair.place

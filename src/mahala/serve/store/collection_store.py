@@ -1,7 +1,5 @@
 """Store: collections, their items and their logs, in a database."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -90,10 +88,8 @@ class Store:
             for part in blocks(new):
                 self._retire(connection, name, [item.id for item in part], change + 1)
             values = [
-                {
-                    "collection": name, "row": row + at, "id": item.id, "vector": to_blob(item.vector),
-                    "payload": item.payload, "live": True, "change": change + 2 + at,
-                }
+                {"collection": name, "row": row + at, "id": item.id, "vector": to_blob(item.vector),
+                 "payload": item.payload, "live": True, "change": change + 2 + at}
                 for at, item in enumerate(new)
             ]  # fmt: skip
             if values:
@@ -188,17 +184,12 @@ class Store:
 
     def forget_user(self, name: str, user: str) -> int:
         """Delete what a user did and searched for, and have the models learned again without it; return how many."""
-
-        def delete(connection: Any, table: sa.Table) -> int:
-            mine = (table.c.collection == name) & (table.c.user == user)
-            return int(connection.execute(table.delete().where(mine)).rowcount)
-
-        mine = (log.c.collection == name) & (log.c.user == user)
+        did, searched = ((table.c.collection == name) & (table.c.user == user) for table in (log, searches))
         with self.database.writing() as connection:
-            delete_reactions(connection, name, set(connection.scalars(sa.select(log.c.place).where(mine))))
-            n = delete(connection, log)
+            delete_reactions(connection, name, set(connection.scalars(sa.select(log.c.place).where(did))))
+            n = int(connection.execute(log.delete().where(did)).rowcount)
             raised(connection, name, generation=int(n > 0))
-            return n + delete(connection, searches)
+            return n + int(connection.execute(searches.delete().where(searched)).rowcount)
 
     def close(self) -> None:
         self.database.close()

@@ -1,7 +1,5 @@
 """The tables of the service and how a database that holds them is opened, SQLite or Postgres."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

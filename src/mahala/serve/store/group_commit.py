@@ -1,7 +1,5 @@
 """GroupCommit: a thread that writes what many requests wait for in one transaction."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """API keys: shown once, and kept as digests."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

@@ -1,13 +1,11 @@
 """Rows of the tables as objects: collections, items and entries of the log; and the checks of what they hold."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +94,7 @@ class LogEntry:
         return {"collection": collection, "place": place, "vector": vector, "body": body, **columns}
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[LogEntry]:
+    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[Self]:
         """Return the entries of rows of the log, whose columns are those of `appends.ENTRY`."""
         bodies = json.loads(f"[{','.join([row[1] for row in rows])}]")
         return [
@@ -107,7 +105,7 @@ class LogEntry:
             for body, (kind, _, vector, user, version, at, key, place) in zip(bodies, rows, strict=True)
         ]  # fmt: skip
 
-    def same(self, other: LogEntry) -> bool:
+    def same(self, other: Self) -> bool:
         """Return whether two entries are equal but for their times and versions."""
         rows = [entry.row("", 0) for entry in (self, other)]
         if self.kind == other.kind == "pair":  # the rest is what it was compared with

@@ -1,12 +1,10 @@
 """Searches, with what was shown for each, and the events that name them, which are joined into impressions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -49,7 +47,7 @@ class Search:
     clicked: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, row: Any) -> Search:
+    def of(cls, row: Any) -> Self:
         """Return the search of a row of the table."""
         vector = None if row.vector is None else from_blob(row.vector)
         columns = {name: getattr(row, name) for name in (*_PLAIN, "shown", "clicked")}

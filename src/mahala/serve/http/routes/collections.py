@@ -1,7 +1,5 @@
 """The routes of collections, their items, and what was learned: /v1/collections."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import Body as Given
