@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import Cookie, Depends, HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
-from mahala.serve.store.keys import ApiKey, Keys
+from mahala.serve.store.keys import ROLES, ApiKey, Keys
 
 # The cookie that tells visits of the page apart, so that each one has its cap.
 VISIT = "mahala_visit"
@@ -112,7 +112,7 @@ class Guard:
                 raise _too_many("too many requests with wrong keys", wait)
             detail = "a key is needed: send the header Authorization: Bearer KEY"
             raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
-        if not key.permits(role):
+        if ROLES.index(key.role) < ROLES.index(role):
             raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
         self._spend(key.id)
         return key

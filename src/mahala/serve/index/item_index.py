@@ -57,12 +57,8 @@ class _Rows(NamedTuple):
     @classmethod
     def empty(cls, n: int, width: int) -> Self:
         # Not zeros, for which NumPy does not ask for large pages: bytes in small ones take half as long again to read.
-        return cls(
-            np.empty((n, width), dtype=np.float32),
-            np.empty((n, width), dtype=np.int8),
-            np.empty((n, 3), dtype=np.float32),
-            np.zeros(n, dtype=bool),
-        )
+        X, codes = np.empty((n, width), dtype=np.float32), np.empty((n, width), dtype=np.int8)
+        return cls(X, codes, np.empty((n, 3), dtype=np.float32), np.zeros(n, dtype=bool))
 
 
 class Index:

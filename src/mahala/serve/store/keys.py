@@ -23,9 +23,6 @@ class ApiKey(NamedTuple):
     role: str
     one_user: bool
 
-    def permits(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
-
 
 class Keys:
     """The keys in a database."""
