@@ -88,10 +88,13 @@ class LogEntry:
     def row(self, collection: str, place: int) -> dict[str, Any]:
         """Return the row of the log."""
         body: dict[str, Any] = {"query": self.query, "shown": list(self.shown), "clicked": list(self.clicked)}
-        body |= {"query_id": self.query_id} | ({} if self.signals is None else {"signals": self.signals})
-        vector = None if self.vector is None else to_blob(self.vector)
-        columns = {name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")}
-        return {"collection": collection, "place": place, "vector": vector, "body": body, **columns}
+        body["query_id"] = self.query_id
+        if self.signals is not None:
+            body["signals"] = self.signals
+        return {
+            "collection": collection, "place": place, "vector": None if self.vector is None else to_blob(self.vector),
+            "body": body, "kind": self.kind, "user": self.user, "at": self.at, "version": self.version, "key": self.key,
+        }  # fmt: skip
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[Self]:
