@@ -14,13 +14,12 @@ from fastapi.testclient import TestClient
 from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction
 from mahala.serve import Client
 from mahala.serve.client import ServiceError
-from mahala.serve.event_import import import_events
 from mahala.serve.http.app import create_app
+from mahala.serve.searches import import_events
 from mahala.serve.service import Service
 from mahala.serve.store import group_commit
 from mahala.serve.store.database import Unknown
-from mahala.serve.store.events import Events
-from mahala.serve.store.searches import Search, add_searches, delete_old_searches, read_searches
+from mahala.serve.store.searches import Events, Search, add_searches, delete_old_searches, read_searches
 
 from .conftest import WIDTH, new_items, wait_for
 
@@ -237,7 +236,7 @@ def test_events_are_written_whole_or_not_at_all(store, monkeypatch):
     """A transaction that fails at its last statement leaves nothing of a batch, which can be sent again."""
     batch = Events([Search("s", ["i1", "i2"], 0)], [Reaction("s", "i2", 1.0, None, 9.0)])
     with monkeypatch.context() as patched:
-        patched.setattr("mahala.serve.store.events.searches", None)
+        patched.setattr("mahala.serve.store.searches.searches", None)
         with pytest.raises(AttributeError):
             store.append_all([("c", batch)])
     assert recorded(store, "s") == {}

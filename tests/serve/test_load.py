@@ -23,7 +23,7 @@ from mahala.serve.http import guard as guards
 from mahala.serve.http import middleware, protocol, server
 from mahala.serve.http.app import create_app
 from mahala.serve.http.guard import Buckets, ServerSettings
-from mahala.serve.http.routes import collections
+from mahala.serve.http.routes import search
 from mahala.serve.store import group_commit
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
@@ -140,7 +140,7 @@ def test_too_many_requests_at_once_are_refused_and_health_is_answered(service, m
         for thread in threads:
             thread.join()
         assert [answer.status_code for answer in answers] == [200, 200]
-        monkeypatch.setattr(collections, "MOST_SEARCHES", 3)
+        monkeypatch.setattr(search, "MOST_SEARCHES", 3)
         assert http.post(f"{BASE}/search", json=[SEARCH] * 3).status_code == 200
         assert http.post(f"{BASE}/search", json=[SEARCH] * 4).status_code == 503
 

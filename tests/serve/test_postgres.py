@@ -22,9 +22,8 @@ from mahala.serve.service import Service
 from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
-from mahala.serve.store.events import Events
 from mahala.serve.store.keys import Keys
-from mahala.serve.store.searches import Search, delete_old_searches
+from mahala.serve.store.searches import Events, Search, delete_old_searches
 from processes import COMMAND, Program
 
 from .conftest import WIDTH, changed_rows, entries, new_items, wait_for

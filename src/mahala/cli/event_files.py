@@ -94,7 +94,7 @@ def import_event_file(
     """Write a file of events to the log of a collection, and print what became of them."""
     import functools
 
-    from mahala.serve.event_import import import_events
+    from mahala.serve.searches import import_events
     from mahala.serve.service import Service
     from mahala.stream.input import read_lines
 

@@ -1,7 +1,5 @@
 """Client: the HTTP API of `mahala serve` in Python."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

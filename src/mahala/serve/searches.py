@@ -1,21 +1,22 @@
-"""Searches of a service: the ranking of a user's arm and its record, reranking, and the entries of feedback."""
-
-from __future__ import annotations
+"""Searches of a service: rankings by arm and their records, reranking, entries of feedback, imported events."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from mahala.data.event_files import Format, read_events
 from mahala.data.events import Shown
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
 from mahala.serve.index.item_index import Found
 from mahala.serve.index.served_collection import PLAIN_MODEL, Query
 from mahala.serve.service import Service
+from mahala.serve.store.appends import KeyReused, blocks
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.rows import LogEntry, SignalLists, check_vector, picked
-from mahala.serve.store.searches import Search
+from mahala.serve.store.searches import COUNTED_BEFORE, Search, page_entry, search_key
 
 # Items shown for a search that are recorded, from the top.
 RECORDED = 200
@@ -112,7 +113,11 @@ def feedback_entry(
     A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
     so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
     """
-    _check_version(service, name, more.get("version"))
+    version = more.get("version")
+    if version is not None and version > service.served(name).collection.version:
+        service.refresh()  # another process may have just made it
+        if version > (newest := service.served(name).collection.version):
+            raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
     found = service.rows(name, shown)
     kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
     if None in found and len({value for _, value in kept}) < 2:
@@ -129,9 +134,46 @@ def feedback_entry(
     return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
 
 
-def _check_version(service: Service, name: str, version: int | None) -> None:
-    """Raise ValueError if a version is newer than all that there were."""
-    if version is not None and version > service.served(name).collection.version:
-        service.refresh()  # another process may have just made it
-        if version > (newest := service.served(name).collection.version):
-            raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
+class Imported(NamedTuple):
+    """How many impressions were written to the log and were there before, malformed lines, and what is ignored."""
+
+    written: int
+    there: int
+    malformed: list[tuple[int, str]]
+    ignored: Counter[str]
+
+
+def import_events(
+    service: Service, name: str, lines: Iterable[str | bytes], format: Format | None, vectors: Mapping[str, Any]
+) -> Imported:
+    """Write the impressions of a file of events to the log, with their own times; each is counted once.
+
+    `vectors` has vectors of queries, by their texts or ids.
+    """
+    file = read_events(lines, format)
+    ids = list({item for shown in file.shown for item in shown.items})
+    rows = {id: row for id, row in zip(ids, service.rows(name, ids), strict=True) if row is not None}
+    entries: list[LogEntry] = []
+    pages: Counter[str] = Counter()
+    for shown, page in file.impressions(rows, vectors):
+        try:
+            search = made_elsewhere(service, name, shown)
+        except (ValueError, Unknown) as error:
+            file.ignored[str(error)] += 1
+            continue
+        n = pages[page.search]
+        pages[page.search] += 1
+        key = f"page:{n}:{page.search}" if n else search_key(page.search)  # of no other search
+        entries.append(page_entry(page, rows, search, key))
+    before, written, there = service.store.collection(name).n_logged, 0, 0
+    for block in blocks(entries):
+        for result in service.store.append_all([(name, [entry]) for entry in block]):
+            if isinstance(result, KeyReused):
+                file.ignored[COUNTED_BEFORE] += 1
+            elif isinstance(result, Exception):
+                raise result
+            elif result[0] > before:
+                written += 1
+            else:
+                there += 1
+    return Imported(written, there, file.malformed, file.ignored)

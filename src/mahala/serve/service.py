@@ -1,16 +1,14 @@
 """Service: search in collections that learn, over one database; the HTTP API and the page stand on it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from mahala.compiled.search.quantised import compile_search
-from mahala.serve.experiment.arms import Control, started
+from mahala.serve.experiment.arms import started
 from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
@@ -83,7 +81,7 @@ class Service:
         if learn:
             self.start_learning()
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -155,7 +153,6 @@ class Service:
             return False
 
     def names(self) -> list[str]:
-        """Return the names of the collections."""
         return sorted(self._served)
 
     def served(self, name: str) -> ServedCollection:
@@ -169,15 +166,13 @@ class Service:
 
         Its settings may name "learners", the one that is "served", and "control", the share that is not (`Control`).
         """
-        _check_settings(settings or {})
-        self.store.create(name, width=width, settings=started(settings or {}, {}))
+        self.store.create(name, width=width, settings=_checked(settings or {}, {}))
         self.refresh()
 
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         """Change the settings of a collection; other learners than before learn from the whole log."""
         before = self.served(name).collection.settings
-        _check_settings(settings)
-        settings = started(settings, before)
+        settings = _checked(settings, before)
         self.store.configure(name, settings, relearn=settings.get("learners") != before.get("learners"))
         self.refresh()
 
@@ -270,9 +265,11 @@ class Service:
         return n
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    Control.of(settings)
+def _checked(settings: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the time since which there is a control share; raise ValueError if they are not valid."""
+    settings = started(settings, before)
     if settings:
         from mahala.serve.learning.learners import check_settings  # here: it loads all that learns
 
         check_settings(settings)
+    return settings

@@ -1,13 +1,11 @@
 """Which ranking a search gets: the learned one, or, for a share of people, the plain one or a mix of both."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 LEARNED, PLAIN, MIXED = "learned", "plain", "mixed"
 
@@ -30,7 +28,7 @@ class Control:
     since: float = 0.0
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Control:
+    def of(cls, settings: Mapping[str, Any]) -> Self:
         """Return the control of a collection by its settings; raise ValueError if it is not valid."""
         given = settings.get("control") or {}
         if not isinstance(given, dict) or given.keys() - {"share", "mode", "since"}:

@@ -1,7 +1,5 @@
 """What became of the searches of each arm, read from the database."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -96,9 +94,8 @@ def _of_searches(connection: Any, name: str, control: Control) -> Iterator[Outco
     unclicked = sa.cast(searches.c.clicked, sa.Text) == "{}"
     key = [searches.c.arm, searches.c.user, searches.c.query_id, searches.c.query]
     # Most searches have no click: the database counts them.
-    for arm, user, id, row, n in connection.execute(
-        sa.select(*key, sa.func.count()).where(mine, unclicked).group_by(*key)
-    ):
+    counts = sa.select(*key, sa.func.count()).where(mine, unclicked).group_by(*key)
+    for arm, user, id, row, n in connection.execute(counts):
         yield Outcome(arm, user, row if id is None else id, n)
     columns = [*key, searches.c.shown, searches.c.clicked, searches.c.teams]
     for arm, user, id, row, shown, clicked, teams in connection.execute(sa.select(*columns).where(mine, ~unclicked)):
@@ -108,9 +105,8 @@ def _of_searches(connection: Any, name: str, control: Control) -> Iterator[Outco
 def _of_impressions(connection: Any, collection: Collection, control: Control) -> Iterator[Outcome]:
     after = collection.n_logged - _MOST_ENTRIES
     mine = (log.c.collection == collection.name) & (log.c.place > after) & (log.c.kind == "impression")
-    query = sa.select(log.c.user, log.c.version, log.c.body).where(
-        mine, log.c.version.is_not(None), log.c.at >= control.since
-    )
+    mine &= log.c.version.is_not(None) & (log.c.at >= control.since)
+    query = sa.select(log.c.user, log.c.version, log.c.body).where(mine)
     all_plain = True
     for user, version, body in connection.execute(query.order_by(log.c.place)):
         all_plain = all_plain and version == 0

@@ -1,7 +1,5 @@
 """The gain of the learned ranking, measured on the people who search, as numbers and in a sentence."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import asdict
@@ -11,8 +9,8 @@ import numpy as np
 
 from mahala.judge import Kind
 from mahala.serve.experiment.arms import LEARNED, MIXED, PLAIN, Control
-from mahala.serve.experiment.outcomes import Outcomes, read_outcomes
-from mahala.serve.experiment.statistics import FEWEST_UNITS, Interval, difference_interval, mean_interval
+from mahala.serve.experiment.outcomes import read_outcomes
+from mahala.serve.experiment.statistics import FEWEST_UNITS, Sample, difference_interval, mean_interval
 from mahala.serve.store.database import Database
 from mahala.serve.store.rows import Collection
 
@@ -35,73 +33,68 @@ def control_report(database: Database, collection: Collection) -> dict[str, Any]
     if control.share == 0.0:
         return report | {"verdict": None, "sentence": _OFF, "arms": {}, "differences": {}, "preference": {}}
     source, outcomes = read_outcomes(database, collection, control)
-    everything = np.ones(len(outcomes.arm), dtype=bool)
-    queries = {"all": everything, "head": outcomes.head, "tail": ~outcomes.head}
-    other = PLAIN if control.mode == "plain" else MIXED
-    arms = {name: _arm(outcomes, outcomes.arm == name) for name in (LEARNED, other)}
-    differences, preference = {}, {}
-    for name, where in queries.items():
-        if control.mode == "plain":
-            pair = [where & (outcomes.arm == arm) for arm in (LEARNED, PLAIN)]
-            differences[name] = {
-                measure: difference_interval(*(outcomes.sample(values, mine) for mine in pair))
-                for measure, values in (("click_rate", outcomes.clicked), ("mrr", outcomes.reciprocal_rank))
-            }
-        else:
-            sample = outcomes.sample(outcomes.preference, where & (outcomes.arm == MIXED))
-            preference[name] = (int(sample.size), len(sample.n), mean_interval(sample))
+    values = {"click_rate": outcomes.clicked, "mrr": outcomes.reciprocal_rank, "preference": outcomes.preference}
+    queries = {"all": np.ones(len(outcomes.arm), dtype=bool), "head": outcomes.head, "tail": ~outcomes.head}
+
+    def sample(measure: str, arm: str, of: str = "all") -> Sample:
+        return outcomes.sample(values[measure], queries[of] & (outcomes.arm == arm))
+
+    arms, differences, preference = {}, {}, {}
+    for arm in (LEARNED, PLAIN if control.mode == "plain" else MIXED):
+        clicked = sample("click_rate", arm)
+        rates = {measure: asdict(mean_interval(sample(measure, arm))) for measure in ("click_rate", "mrr")}
+        arms[arm] = {"searches": int(clicked.size), "units": len(clicked.n), **rates}
     if control.mode == "plain":
+        for of in queries:
+            differences[of] = {
+                measure: asdict(difference_interval(sample(measure, LEARNED, of), sample(measure, PLAIN, of)))
+                for measure in ("click_rate", "mrr")
+            }
         kind, sentence = _of_difference(arms, differences["all"]["click_rate"])
     else:
-        kind, sentence = _of_preference(*preference["all"])
-    return report | {
-        "source": source,
-        "verdict": kind,
-        "sentence": sentence,
-        "arms": arms,
-        "differences": {name: {key: asdict(one) for key, one in both.items()} for name, both in differences.items()},
-        "preference": {name: {"clicked": n, **asdict(one)} for name, (n, _, one) in preference.items()},
-    }
+        for of in queries:
+            mixed = sample("preference", MIXED, of)
+            preference[of] = {"clicked": int(mixed.size), **asdict(mean_interval(mixed))}
+        kind, sentence = _of_preference(sample("preference", MIXED))
+    told = {"source": source, "verdict": kind, "sentence": sentence}
+    return report | told | {"arms": arms, "differences": differences, "preference": preference}
 
 
-def _arm(outcomes: Outcomes, where: Any) -> dict[str, Any]:
-    clicked, ranks = (outcomes.sample(values, where) for values in (outcomes.clicked, outcomes.reciprocal_rank))
-    rates = {"click_rate": asdict(mean_interval(clicked)), "mrr": asdict(mean_interval(ranks))}
-    return {"searches": int(clicked.size), "units": len(clicked.n), **rates}
-
-
-def _verdict(low: float, high: float) -> Kind:
-    return "shown to help" if low > 0.0 else "does not help" if high < 0.0 else "too early to tell"
-
-
-def _of_difference(arms: dict[str, dict[str, Any]], gain: Interval) -> tuple[Kind, str]:
+def _of_difference(arms: dict[str, dict[str, Any]], gain: dict[str, float]) -> tuple[Kind, str]:
     learned, plain = arms[LEARNED], arms[PLAIN]
     if min(learned["units"], plain["units"]) < FEWEST_UNITS:
         return "too early to tell", (
             f"Too early to say: {_count(learned)} with learning and {_count(plain)} without so far. "
             f"{FEWEST_UNITS} people are needed on each side, or as many searches without user ids."
         )
-    kind = _verdict(gain.always_low, gain.always_high)
     with_, without = (_percent(arm["click_rate"]["mean"]) for arm in (learned, plain))
-    rates = f"eople click a result in {with_} of searches with learning, {without} without"
-    points = f"{100.0 * gain.always_low:+.1f} to {100.0 * gain.always_high:+.1f} points".replace("-", "−")
-    if kind == "too early to tell":
-        return kind, f"Too early to say: p{rates}, and the difference may be {points}."
-    return kind, f"P{rates}: learning {'helps' if kind == 'shown to help' else 'harms'} ({points})."
+    claim = f"People click a result in {with_} of searches with learning, {without} without"
+    low, high = gain["always_low"], gain["always_high"]
+    points = f"{100.0 * low:+.1f} to {100.0 * high:+.1f} points".replace("-", "−")
+    return _told(low, high, claim, f"the difference may be {points}", points)
 
 
-def _of_preference(n: int, units: int, share: Interval) -> tuple[Kind, str]:
+def _of_preference(sample: Sample) -> tuple[Kind, str]:
+    units, share = len(sample.n), mean_interval(sample)
     if units < FEWEST_UNITS:
         people = f"{units:,} {'person' if units == 1 else 'people'}"
         return "too early to tell", (
             f"Too early to say: {people} clicked in mixed rankings so far, and {FEWEST_UNITS} are needed."
         )
-    kind = _verdict(share.always_low - 0.5, share.always_high - 0.5)
-    reach = f"{_percent(share.always_low)} to {_percent(share.always_high)}"
-    chosen = f"n {n:,} searches with both rankings mixed, people chose the learned results in {_percent(share.mean)}"
-    if kind == "too early to tell":
-        return kind, f"Too early to say: i{chosen}, and it may be {reach}."
-    return kind, f"I{chosen}: learning {'helps' if kind == 'shown to help' else 'harms'} ({reach}; 50 % is a draw)."
+    chosen = f"people chose the learned results in {_percent(share.mean)}"
+    claim = f"In {int(sample.size):,} searches with both rankings mixed, {chosen}"
+    low, high = share.always_low, share.always_high
+    reach = f"{_percent(low)} to {_percent(high)}"
+    return _told(low - 0.5, high - 0.5, claim, f"it may be {reach}", f"{reach}; 50 % is a draw")
+
+
+def _told(low: float, high: float, claim: str, perhaps: str, bounds: str) -> tuple[Kind, str]:
+    """Return the verdict on a gain between two bounds, and a sentence with what was seen and what may be."""
+    if low > 0.0:
+        return "shown to help", f"{claim}: learning helps ({bounds})."
+    if high < 0.0:
+        return "does not help", f"{claim}: learning harms ({bounds})."
+    return "too early to tell", f"Too early to say: {claim[0].lower()}{claim[1:]}, and {perhaps}."
 
 
 def _percent(share: float) -> str:

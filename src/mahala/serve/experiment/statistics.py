@@ -3,8 +3,6 @@
 Searches of one user are not independent: users are the units, and a search without a user is a unit of its own.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

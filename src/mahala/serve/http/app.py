@@ -1,7 +1,5 @@
 """The HTTP app: `create_app` puts routes, limits, errors and metrics together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fastapi import FastAPI
@@ -14,13 +12,11 @@ import mahala
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.metrics import Metrics
 from mahala.serve.http.middleware import HEALTHY, Envelope, Load, handle_errors, problem
-from mahala.serve.http.openapi import document
 from mahala.serve.http.quick_route import GuardedRoute
-from mahala.serve.http.responses import Health, Ready
-from mahala.serve.http.routes.collections import add_items, add_models, add_search
-from mahala.serve.http.routes.events import add_events
+from mahala.serve.http.responses import Health, Ready, document
+from mahala.serve.http.routes.collections import add_items, add_models
 from mahala.serve.http.routes.feedback import add_feedback
-from mahala.serve.http.routes.rerank import add_rerank
+from mahala.serve.http.routes.search import add_search
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 
@@ -55,7 +51,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    for add in (add_search, add_events, add_feedback, add_items, add_models, add_rerank):
+    for add in (add_search, add_feedback, add_items, add_models):
         add(app, service, guard)
     app.router.routes.extend(pages)
     document(app, needs_keys=settings.needs_keys)

@@ -1,7 +1,5 @@
 """Authentication and rate limits."""
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 import math
@@ -13,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import Cookie, Depends, HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
-from mahala.serve.store.keys import ApiKey, Keys
+from mahala.serve.store.keys import ROLES, ApiKey, Keys
 
 # The cookie that tells visits of the page apart, so that each one has its cap.
 VISIT = "mahala_visit"
@@ -51,7 +49,6 @@ class ServerSettings:
 
     @functools.cached_property
     def needs_keys(self) -> bool:
-        """Whether a request needs a key."""
         return self.keys or not is_loopback(self.host)
 
 
@@ -115,7 +112,7 @@ class Guard:
                 raise _too_many("too many requests with wrong keys", wait)
             detail = "a key is needed: send the header Authorization: Bearer KEY"
             raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
-        if not key.permits(role):
+        if ROLES.index(key.role) < ROLES.index(role):
             raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
         self._spend(key.id)
         return key

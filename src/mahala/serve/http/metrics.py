@@ -1,7 +1,5 @@
 """Metrics for Prometheus: requests with their times, and gauges of the collections."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 
@@ -50,7 +48,6 @@ class Metrics(Collector):
         return generate_latest(registry)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of the collections."""
         statuses = {name: self._service.served(name).status() for name in self._service.names()}
         for gauge, key, text in _GAUGES:
             family = GaugeMetricFamily(f"mahala_{gauge}", text, labels=["collection"])

@@ -1,7 +1,5 @@
 """TimedProtocol: uvicorn's HTTP protocol, with limits on headers, and quick refusals under load."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from http import HTTPStatus

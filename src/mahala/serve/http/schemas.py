@@ -1,20 +1,18 @@
 """Fields and bodies of requests that several routes share, with their limits."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, FiniteFloat, Tag
 
 from mahala.data.event_files import REFUSED
 
 # The routes of a collection.
 COLLECTION = "/v1/collections/{name}"
 # Limits on one request; that on its bytes is in `ServerSettings`.
-WIDEST, PAGE, BATCH, ITEMS = 16_384, 200, 500, 1000
+WIDEST, PAGE, BATCH = 16_384, 200, 500
 _PAYLOAD, _DEPTH = 65_536, 16
 
 
@@ -64,6 +62,10 @@ Number = Annotated[int, BeforeValidator(_digits)]
 # Which part of a union a body is: an object, with the first tag, or a list of them, with the second.
 TAGS = ("one", "list")
 FORM = Discriminator(lambda value: TAGS[isinstance(value, list)])
+T = TypeVar("T")
+OneOrList = Annotated[
+    Annotated[T, Tag("one")] | Annotated[list[T], Field(min_length=1, max_length=BATCH), Tag("list")], FORM
+]
 
 
 class Body(BaseModel, extra="forbid", strict=True):

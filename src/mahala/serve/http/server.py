@@ -1,7 +1,5 @@
 """A server process on a socket, and several of them on the same one, which are started again if they end."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Causes: choices in the log that moved an item for a query, as examples."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Graphs (HNSW) of FAISS or pgvector that give candidates for a search among very many items; a thread builds them."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import logging
@@ -10,6 +8,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,21 +128,22 @@ def _in_faiss(database: Database, index: Index, before: Any, stop: threading.Eve
     return graph
 
 
+@dataclass
 class PgVectorIndex:
     """The vectors of a collection in a table of the database with an index; it answers as a graph here does."""
 
-    def __init__(self, database: Database, name: str, n: int, last: int) -> None:
-        self.n, self.last = n, last
-        self._database = database
-        self._table = database.graph_table(name)
+    database: Database
+    table: str
+    n: int
+    last: int
 
     def nearest(self, query: FloatArray, n: int) -> IndexArray:
         """Return n rows whose inner products with a query are about the largest; none if the database is gone."""
         n = min(n, _PGVECTOR_MOST)
         scaled = str((query / (np.abs(query).max() or 1.0)).tolist())
-        nearest = sa.text(f"SELECT row FROM {self._table} ORDER BY vector <#> CAST(:query AS vector) LIMIT :n")
+        nearest = sa.text(f"SELECT row FROM {self.table} ORDER BY vector <#> CAST(:query AS vector) LIMIT :n")
         try:
-            with self._database.reading() as connection:
+            with self.database.reading() as connection:
                 connection.execute(sa.text(f"SET LOCAL hnsw.ef_search = {n:d}"))
                 rows = [row for (row,) in connection.execute(nearest, {"query": scaled, "n": n})]
         except Unavailable:
@@ -180,12 +180,12 @@ def in_pgvector(database: Database, index: Index, before: object, stop: threadin
             vectors = [str(vector) for vector in index.vectors(block).tolist()]
             values = [{"row": row, "vector": vector} for row, vector in zip(block, vectors, strict=True)]
             connection.execute(sa.text(f"INSERT INTO {table} VALUES (:row, CAST(:vector AS vector))"), values)
-        gone = f"DELETE FROM {table} WHERE row <= :last AND NOT row = ANY(:rows)"
         if written - set(rows.tolist()):
+            gone = f"DELETE FROM {table} WHERE row <= :last AND NOT row = ANY(:rows)"
             connection.execute(sa.text(gone), {"last": int(rows[-1]), "rows": rows.tolist()})
         made = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (vector vector_ip_ops)"
         connection.execute(sa.text(made))
-    return PgVectorIndex(database, index.name, len(rows), int(rows[-1]))
+    return PgVectorIndex(database, table, len(rows), int(rows[-1]))
 
 
 def n_new(index: Index, graph: Candidates) -> int:

@@ -1,11 +1,9 @@
 """Index: exact search among the items of a collection, which follows the database."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,14 +55,10 @@ class _Rows(NamedTuple):
     live: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, n: int, width: int) -> _Rows:
+    def empty(cls, n: int, width: int) -> Self:
         # Not zeros, for which NumPy does not ask for large pages: bytes in small ones take half as long again to read.
-        return cls(
-            np.empty((n, width), dtype=np.float32),
-            np.empty((n, width), dtype=np.int8),
-            np.empty((n, 3), dtype=np.float32),
-            np.zeros(n, dtype=bool),
-        )
+        X, codes = np.empty((n, width), dtype=np.float32), np.empty((n, width), dtype=np.int8)
+        return cls(X, codes, np.empty((n, 3), dtype=np.float32), np.zeros(n, dtype=bool))
 
 
 class Index:

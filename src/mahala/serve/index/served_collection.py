@@ -1,7 +1,5 @@
 """ServedCollection: the items of a collection in memory, and the version of its maps that ranks them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
@@ -58,10 +56,7 @@ class JudgedPairs:
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = threading.Lock()
-        self._clear(0)
-
-    def _clear(self, generation: int) -> None:
-        self._generation, self._place = generation, 0
+        self._generation = self._place = 0
         self._verdicts: dict[Hashable, dict[int, float]] = {}
 
     def contrast(self, store: Store, generation: int, entry: LogEntry) -> list[int]:
@@ -71,7 +66,7 @@ class JudgedPairs:
         """
         with self._lock:
             if generation != self._generation:  # entries were deleted
-                self._clear(generation)
+                self._generation, self._place, self._verdicts = generation, 0, {}
             for pair in store.read_log(self.name, self._place, kind="pair"):
                 self._take(pair)
                 self._place = pair.place
@@ -110,9 +105,8 @@ class ServedCollection:
     @staticmethod
     def _read_model(collection: Collection, checkpoints: Checkpoints) -> ServedModel:
         """Return the version to serve; one in which nothing was learned is the plain ranking under its number."""
-        if collection.pinned == 0 or collection.version == 0:
-            return PLAIN_MODEL
-        served = checkpoints.served(collection.name, collection.served_learner)
+        is_plain = collection.pinned == 0 or collection.version == 0
+        served = None if is_plain else checkpoints.served(collection.name, collection.served_learner)
         if served is None:
             return PLAIN_MODEL
         version, data = served
@@ -123,17 +117,11 @@ class ServedCollection:
         """Return what is served, the status of each learner, and which one is ahead, as JSON."""
         collection, model = self.collection, self.model
         return {
-            "version": model.version,
-            "pinned": collection.pinned is not None,
-            "served": collection.served_learner,
-            "items": len(self.index),
-            "graph": 0 if self.index.graph is None else self.index.graph.n,
-            "logged": collection.n_logged,
-            "learned": model.place,
-            "learners": model.status.get("learners", {}),
-            "differences": model.status.get("differences", []),
-            "taught": model.status.get("taught"),
-        }
+            "version": model.version, "pinned": collection.pinned is not None, "served": collection.served_learner,
+            "items": len(self.index), "graph": 0 if self.index.graph is None else self.index.graph.n,
+            "logged": collection.n_logged, "learned": model.place, "learners": model.status.get("learners", {}),
+            "differences": model.status.get("differences", []), "taught": model.status.get("taught"),
+        }  # fmt: skip
 
     def ranked(
         self, query: Query, model: ServedModel, k: int, keep: Any = None, user: str | None = None

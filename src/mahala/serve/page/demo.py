@@ -1,7 +1,5 @@
 """The demo: dishes of the world, found by words about them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

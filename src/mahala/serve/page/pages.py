@@ -3,8 +3,6 @@
 A tab is the same for everyone: its script asks the API for the content, with the key that the visitor has given.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Appends to the log, within a transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints: versions of the models with their places in the log, and the lease of the one process that learns."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Iterator
@@ -118,12 +116,8 @@ class Checkpoints:
             collection = connection.execute(query).one()
             if collection.generation != generation or expected not in (0, version):
                 raise LeaseLost("the models are to be learned again")
-            connection.execute(
-                checkpoints.insert().values(
-                    collection=name, version=version, place=place, generation=generation, ready=ready,
-                    created=time.time(), told=status,
-                )
-            )  # fmt: skip
+            row = {"collection": name, "version": version, "place": place, "generation": generation, "ready": ready}
+            connection.execute(checkpoints.insert().values(row | {"created": time.time(), "told": status}))
             self._prune(connection, name, version, generation, ready, collection.pinned)
             return int(version)
 

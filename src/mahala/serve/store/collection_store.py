@@ -1,7 +1,5 @@
 """Store: collections, their items and their logs, in a database."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -12,33 +10,16 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from mahala.serve.store.appends import ENTRY, append_groups, blocks, fetched, raised
-from mahala.serve.store.database import (
-    Conflict,
-    Database,
-    Unknown,
-    checkpoints,
-    collections,
-    items,
-    log,
-    models,
-    searches,
-)
-from mahala.serve.store.events import Events, append_events
+from mahala.serve.store.database import Conflict, Database, Unknown, collections, items, log, metadata, searches
 from mahala.serve.store.rows import NAME, Collection, Items, LogEntry, NewItem, to_blob
-from mahala.serve.store.searches import Search, add_searches, delete_reactions
+from mahala.serve.store.searches import Events, Search, add_searches, append_events, delete_reactions
 
 # Rows that are read at a time.
 BLOCK = 2000
 # What is read of an item as the driver has it, because there are many; payloads are text then.
 _VECTOR = items.c.row, sa.type_coerce(items.c.vector, sa.types.NullType())
-_ITEM = (
-    items.c.row,
-    items.c.id,
-    _VECTOR[1],
-    sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType()),
-    items.c.live,
-    items.c.change,
-)
+_PAYLOAD = sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType())
+_ITEM = (items.c.row, items.c.id, _VECTOR[1], _PAYLOAD, items.c.live, items.c.change)
 
 
 class Store:
@@ -71,8 +52,9 @@ class Store:
     def drop(self, name: str) -> None:
         """Remove a collection with everything in it."""
         with self.database.writing() as connection:
-            for table in (items, log, searches, checkpoints, models):
-                connection.execute(table.delete().where(table.c.collection == name))
+            for table in metadata.tables.values():
+                if "collection" in table.c:
+                    connection.execute(table.delete().where(table.c.collection == name))
             connection.execute(collections.delete().where(collections.c.name == name))
             if not self.database.is_sqlite:
                 connection.execute(sa.text(f"DROP TABLE IF EXISTS {self.database.graph_table(name)}"))
@@ -106,10 +88,8 @@ class Store:
             for part in blocks(new):
                 self._retire(connection, name, [item.id for item in part], change + 1)
             values = [
-                {
-                    "collection": name, "row": row + at, "id": item.id, "vector": to_blob(item.vector),
-                    "payload": item.payload, "live": True, "change": change + 2 + at,
-                }
+                {"collection": name, "row": row + at, "id": item.id, "vector": to_blob(item.vector),
+                 "payload": item.payload, "live": True, "change": change + 2 + at}
                 for at, item in enumerate(new)
             ]  # fmt: skip
             if values:
@@ -204,18 +184,12 @@ class Store:
 
     def forget_user(self, name: str, user: str) -> int:
         """Delete what a user did and searched for, and have the models learned again without it; return how many."""
-
-        def delete(connection: Any, table: sa.Table) -> int:
-            mine = (table.c.collection == name) & (table.c.user == user)
-            return int(connection.execute(table.delete().where(mine)).rowcount)
-
-        mine = (log.c.collection == name) & (log.c.user == user)
+        did, searched = ((table.c.collection == name) & (table.c.user == user) for table in (log, searches))
         with self.database.writing() as connection:
-            delete_reactions(connection, name, set(connection.scalars(sa.select(log.c.place).where(mine))))
-            n = delete(connection, log)
+            delete_reactions(connection, name, set(connection.scalars(sa.select(log.c.place).where(did))))
+            n = int(connection.execute(log.delete().where(did)).rowcount)
             raised(connection, name, generation=int(n > 0))
-            return n + delete(connection, searches)
+            return n + int(connection.execute(searches.delete().where(searched)).rowcount)
 
     def close(self) -> None:
-        """Close all connections."""
         self.database.close()

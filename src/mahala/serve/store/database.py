@@ -1,7 +1,5 @@
 """The tables of the service and how a database that holds them is opened, SQLite or Postgres."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -182,7 +180,6 @@ class Database:
         return sa.extract("epoch", sa.func.clock_timestamp())
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
 

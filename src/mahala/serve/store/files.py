@@ -1,7 +1,5 @@
 """Files: items to be served, their images, and a collection as its log in JSON Lines with its rows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """GroupCommit: a thread that writes what many requests wait for in one transaction."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -14,9 +12,8 @@ from typing import Any
 
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
-from mahala.serve.store.events import Events
 from mahala.serve.store.rows import LogEntry
-from mahala.serve.store.searches import DELETED, Search, delete_old_searches
+from mahala.serve.store.searches import DELETED, Events, Search, delete_old_searches
 
 log = logging.getLogger("mahala.serve")
 

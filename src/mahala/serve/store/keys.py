@@ -1,7 +1,5 @@
 """API keys: shown once, and kept as digests."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets
@@ -24,10 +22,6 @@ class ApiKey(NamedTuple):
     id: str
     role: str
     one_user: bool
-
-    def permits(self, role: str) -> bool:
-        """Return whether it permits what needs this role."""
-        return ROLES.index(self.role) >= ROLES.index(role)
 
 
 class Keys:

@@ -1,13 +1,11 @@
 """Rows of the tables as objects: collections, items and entries of the log; and the checks of what they hold."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,22 +83,21 @@ class LogEntry:
 
     @property
     def rows(self) -> list[int]:
-        """All rows that it names."""
         return list(self.shown) if self.query is None else [self.query, *self.shown]
 
     def row(self, collection: str, place: int) -> dict[str, Any]:
         """Return the row of the log."""
-        body = {"query": self.query, "shown": list(self.shown), "clicked": list(self.clicked)}
+        body: dict[str, Any] = {"query": self.query, "shown": list(self.shown), "clicked": list(self.clicked)}
+        body["query_id"] = self.query_id
+        if self.signals is not None:
+            body["signals"] = self.signals
         return {
-            "collection": collection,
-            "place": place,
-            "vector": None if self.vector is None else to_blob(self.vector),
-            "body": body | {"query_id": self.query_id} | ({} if self.signals is None else {"signals": self.signals}),
-            **{name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")},
-        }
+            "collection": collection, "place": place, "vector": None if self.vector is None else to_blob(self.vector),
+            "body": body, "kind": self.kind, "user": self.user, "at": self.at, "version": self.version, "key": self.key,
+        }  # fmt: skip
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[LogEntry]:
+    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> list[Self]:
         """Return the entries of rows of the log, whose columns are those of `appends.ENTRY`."""
         bodies = json.loads(f"[{','.join([row[1] for row in rows])}]")
         return [
@@ -111,7 +108,7 @@ class LogEntry:
             for body, (kind, _, vector, user, version, at, key, place) in zip(bodies, rows, strict=True)
         ]  # fmt: skip
 
-    def same(self, other: LogEntry) -> bool:
+    def same(self, other: Self) -> bool:
         """Return whether two entries are equal but for their times and versions."""
         rows = [entry.row("", 0) for entry in (self, other)]
         if self.kind == other.kind == "pair":  # the rest is what it was compared with

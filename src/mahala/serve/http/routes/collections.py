@@ -1,48 +1,22 @@
-"""The routes of collections, their items, search in them, and what was learned: /v1/collections."""
+"""The routes of collections, their items, and what was learned: /v1/collections."""
 
-from __future__ import annotations
-
-import asyncio
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Depends, FastAPI, Query
-from pydantic import Field, Tag
-from starlette.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi import FastAPI, Query
+from pydantic import Field
+from starlette.responses import FileResponse, StreamingResponse
 
 from mahala.serve.http import responses
-from mahala.serve.http.guard import Guard, Visit, user_of
-from mahala.serve.http.quick_route import QuickRoute
-from mahala.serve.http.schemas import (
-    COLLECTION,
-    FORM,
-    ITEMS,
-    WIDEST,
-    Body,
-    Id,
-    Name,
-    Number,
-    Payload,
-    QueryBody,
-    UserId,
-    Vector,
-    Version,
-)
-from mahala.serve.index.causes import RECENT, causes
-from mahala.serve.index.item_index import Found
-from mahala.serve.searches import search_in_arm
+from mahala.serve.http.guard import Guard
+from mahala.serve.http.schemas import COLLECTION, WIDEST, Body, Id, Name, Number, Payload, UserId, Vector, Version
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Version as KeptVersion
-from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
-from mahala.serve.store.keys import ApiKey
 
-# Searches that wait or run, in all requests, beyond which more are refused.
-MOST_SEARCHES = 256
+# Items of one request at most.
+ITEMS = 1000
 _ITEM = {"id": "alien", "vector": [0.1, 0.9], "payload": {"year": 1979}}
-_SEARCH = {"query": {"text": "spicy noodle soup"}, "k": 5, "filter": {"diet": "vegan"}}
 
 
 class ItemBody(Body, json_schema_extra={"examples": [_ITEM]}):
@@ -66,24 +40,6 @@ class IdsBody(Body):
     ids: Annotated[list[Id], Field(min_length=1, max_length=ITEMS)]
 
 
-class SearchBody(Body, json_schema_extra={"examples": [_SEARCH]}):
-    """A search. With `plain`, the plain ranking is returned as well."""
-
-    query: QueryBody
-    k: Annotated[int, Field(ge=1, le=1000)] = 10
-    filter: Payload | None = None
-    plain: bool = False
-    user: Id | None = None
-
-
-class ExplainBody(Body):
-    """A query and an item that was found for it; `n` contributions are returned at most."""
-
-    query: QueryBody
-    item: Id
-    n: Annotated[int, Field(ge=1, le=100)] = 5
-
-
 class VersionBody(Body):
     """The version to serve: one that is kept, 0 for the plain ranking, or null for the newest."""
 
@@ -91,70 +47,9 @@ class VersionBody(Body):
 
 
 Items = Annotated[list[ItemBody], Field(min_length=1, max_length=ITEMS)]
-Searches = Annotated[
-    Annotated[SearchBody, Tag("one")] | Annotated[list[SearchBody], Field(min_length=1, max_length=64), Tag("list")],
-    FORM,
-]
-
-
-def _listed(found: list[Found]) -> list[dict[str, Any]]:
-    return [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
-
-
-def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes that search to an app."""
-    key_of = Depends(guard.needs("read"))
-    # As many at once as there are cores: more would only slow each other down.
-    searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
-    n_waiting = 0
-
-    def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
-        query = service.resolve(name, given.query.model_dump())
-
-        def ranking(plain: bool) -> tuple[int, list[Found]]:
-            return service.search(name, query, given.k, given.filter, plain, user)
-
-        # Who sees both rankings is in no arm.
-        search, found = search_in_arm(service, name, user, query, given.k, ranking, compared=not given.plain)
-        search["results"] = _listed(found)
-        if given.plain:
-            search["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
-        return search
-
-    async def search(
-        name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
-    ) -> JSONResponse:
-        """Find the best items for a query, or for each of a list of queries; events can name the `search_id`."""
-        nonlocal n_waiting
-        searches = given if isinstance(given, list) else [given]
-        if n_waiting + len(searches) > MOST_SEARCHES:
-            raise Unavailable(f"{n_waiting} searches wait already: try again later")
-        n_waiting += len(searches)
-        try:
-            users = [user_of(key, one.user, visit) for one in searches]
-            run = asyncio.get_running_loop().run_in_executor
-            answers = await run(searchers, lambda: [answer(name, *one) for one in zip(searches, users, strict=True)])
-        finally:
-            n_waiting -= len(searches)
-        return JSONResponse(answers if isinstance(given, list) else answers[0])
-
-    searched: Any = responses.Searched | list[responses.Searched]
-    options: dict[str, Any] = {"methods": ["POST"], "tags": ["search"], "response_model": searched}
-    app.router.add_api_route(f"{COLLECTION}/search", search, route_class_override=QuickRoute, **options)
-
-    @app.post(f"{COLLECTION}/explain", tags=["search"], response_model=responses.Explanation)
-    def explain(name: Name, given: ExplainBody, key: ApiKey = key_of, visit: Visit = None) -> Any:
-        """Say how the score of an item comes about: how much is plain, how much is learned, by what and by whom."""
-        query, served = service.resolve(name, given.query.model_dump()), service.served(name)
-        row, model, index = service.row(name, given.item), served.model, served.index
-        entries = service.store.read_log(name, max(0, model.place - RECENT), RECENT) if model.version else []
-        user = user_of(key, None, visit)
-        people = {"causes": causes(entries, index, query, row, given.n, user)}
-        return {"version": model.version, "item": given.item, **served.explain(query, row, given.n, user), **people}
 
 
 def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes of collections and items to an app."""
     reader, admin = guard.route("items", "read"), guard.route("items", "admin")
 
     def about(name: str) -> dict[str, Any]:
@@ -218,7 +113,6 @@ def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
 
 
 def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes of what was learned to an app."""
     reader, admin = guard.route("models", "read"), guard.route("models", "admin")
 
     @app.get(f"{COLLECTION}/model", **reader, response_model=responses.Status)

@@ -1,35 +1,50 @@
-"""The routes of feedback: /v1/collections/{name}/impressions, comparisons and question."""
+"""The routes of feedback: /v1/collections/{name}/events, impressions, comparisons and question."""
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Body as Given
 from fastapi import Depends, FastAPI, Header
-from pydantic import Field, FiniteFloat, Tag, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
+from mahala.data.event_files import Ignored, read_event
+from mahala.data.events import UNKNOWN_SEARCH, Reaction, Shown
 from mahala.feedback.trust.signals import SIGNALS, check_signals
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute
-from mahala.serve.http.responses import CONFLICT, LOGGED, EntryProblem, Logged, Question
-from mahala.serve.http.routes.events import report
-from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, SignalName, Version
-from mahala.serve.searches import feedback_entry
+from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
+from mahala.serve.http.schemas import COLLECTION, PAGE, Body, Id, Name, OneOrList, QueryBody, SignalName, Version
+from mahala.serve.searches import feedback_entry, made_elsewhere
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import LogEntry
+from mahala.serve.store.searches import Events, Search
 
+# Seconds after which a search that is unknown is looked for again: another process may be about to write it.
+_AGAIN = 0.2
 # Impressions or comparisons of one request that are turned into entries without a thread.
 _AT_ONCE = 10
 _QUERY = {"item": "Gazpacho"}
 _SHOWN = {"shown": ["Salmorejo", "Tarator"], "clicked": ["Tarator"], "user": "u17", "version": 3}
 _COMPARISONS = [{"better": "Tarator", "worse": "Brownies"}, {"other": "Tarator", "similar": True}]
+_EVENTS = [
+    {"search_id": "4f0c9a", "item": "Laksa", "type": "click", "user": "u17"},
+    {"search_id": "4f0c9a", "item": "Laksa", "type": "dwell", "seconds": 42},
+    {"query_id": "4f0c9a", "action_name": "click", "client_id": "u17", "timestamp": "2026-11-01T12:00:00Z",
+     "event_attributes": {"object": {"object_id": "Laksa"}}},
+    {"event": "interaction", "id": "e1", "ranking": "4f0c9a", "item": "Laksa", "type": "click",
+     "user": "u17", "timestamp": "1793534400000"},
+]  # fmt: skip
 
+# Entries of a request by number: what became of each, and why.
+Problems = list[tuple[int, str, str]]
 Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern="^[ -~]*$")]
 
 
@@ -100,20 +115,44 @@ class ComparisonBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
         return "comparison", [self.better, self.worse], [1.0, 0.0]
 
 
-_MANY = Field(min_length=1, max_length=BATCH)
-Impressions = Annotated[
-    Annotated[ImpressionBody, Tag("one")] | Annotated[list[ImpressionBody], _MANY, Tag("list")], FORM, Given()
-]
-Comparisons = Annotated[
-    Annotated[ComparisonBody, Tag("one")] | Annotated[list[ComparisonBody], _MANY, Tag("list")], FORM, Given()
-]
+EventsBody = Annotated[OneOrList[dict[str, Any]], Given(examples=_EVENTS)]
+Impressions = Annotated[OneOrList[ImpressionBody], Given()]
+Comparisons = Annotated[OneOrList[ComparisonBody], Given()]
 
 
 def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the routes of feedback to an app."""
     teacher = Depends(guard.needs("feedback"))
-    logged: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged}
-    logged["responses"] = CONFLICT | LOGGED
+    joined: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged, "responses": LOGGED}
+    logged = joined | {"responses": CONFLICT | LOGGED}
+
+    @app.post(f"{COLLECTION}/events", **joined)
+    async def events(name: Name, given: EventsBody, key: ApiKey = teacher, visit: Visit = None) -> JSONResponse:
+        """Join what people did with what was shown for a search, and write it to the log.
+
+        An event is that of this service, of OpenSearch's User Behavior Insights, or of Metarank.
+        """
+        service.served(name)
+        records, problems = given if isinstance(given, list) else [given], Problems()
+        read = _results(problems, read_event, dict(enumerate(records)))
+        read = {at: event._replace(user=user_of(key, event.user, visit)) for at, event in read.items()}
+        reactions = {at: event for at, event in read.items() if isinstance(event, Reaction)}
+        searches: dict[int, Search] = {}
+        if shown := {at: event for at, event in read.items() if isinstance(event, Shown)}:
+
+            def made(event: Shown) -> Search:
+                return made_elsewhere(service, name, event)
+
+            # In a thread: a text may have to be encoded.
+            searches = await run_in_threadpool(_results, problems, made, shown)
+        if len(records) == sum(status == "refused" for _, status, _ in problems):
+            raise ValueError(problems[0][2])
+        places: list[int | None] = [None] * len(records)
+        for at, outcome in (await _append_events(service, name, list(searches.values()), reactions)).items():
+            if isinstance(outcome, str):
+                problems.append((at, "ignored", outcome))
+            else:
+                places[at] = outcome
+        return _report(places, problems, accepted=bool(searches) or any(place is not None for place in places))
 
     async def impressions(
         name: Name, given: Impressions, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
@@ -141,6 +180,40 @@ def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
         return {"version": served.model.version, "query": query, "left": left, "right": right}
 
 
+def _results(problems: Problems, function: Callable[[Any], Any], entries: Mapping[int, Any]) -> dict[int, Any]:
+    """Return a function of each entry, without those that it refuses or ignores, which are added to the problems."""
+    results = {}
+    for at, entry in entries.items():
+        try:
+            results[at] = function(entry)
+        except (Ignored, Unknown, ValueError) as error:
+            status = "ignored" if isinstance(error, Ignored | Unknown) else "refused"
+            problems.append((at, status, str(error)))
+    return results
+
+
+async def _append_events(
+    service: Service, name: str, searches: Sequence[Search], reactions: Mapping[int, Reaction]
+) -> dict[int, int | str]:
+    """Write events; return for each reaction its place in the log, or why it is ignored."""
+    if not searches and not reactions:
+        return {}
+    settled = await service.writer.append(name, Events(searches, list(reactions.values())))
+    outcomes = dict(zip(reactions, settled, strict=True))
+    if missing := {at: reactions[at] for at, outcome in outcomes.items() if outcome == UNKNOWN_SEARCH}:
+        await asyncio.sleep(_AGAIN)
+        settled = await service.writer.append(name, Events([], list(missing.values())))
+        outcomes |= zip(missing, settled, strict=True)
+    return outcomes
+
+
+def _report(places: Sequence[int | None], problems: Problems, accepted: bool) -> JSONResponse:
+    """Return the answer to feedback: the place of each entry in the log or null, and the problems of entries."""
+    ordered = sorted(problems, key=lambda problem: problem[0])
+    told = [{"entry": at, "status": status, "reason": reason} for at, status, reason in ordered]
+    return JSONResponse({"places": list(places), "problems": told}, 201 if accepted else 200)
+
+
 async def _append(
     service: Service,
     name: str,
@@ -151,8 +224,7 @@ async def _append(
 ) -> JSONResponse:
     """Write feedback to the log; the user is that of a key of one user, the named one, or the visit of the page."""
     bodies = [given] if isinstance(given, FeedbackBody) else given
-
-    problems: list[EntryProblem] = []
+    problems = Problems()
 
     def entry(at: int, body: FeedbackBody) -> LogEntry | None:
         more = {"user": user_of(key, body.user, visit), "version": body.version}
@@ -163,11 +235,10 @@ async def _append(
             query = service.resolve(name, dict(body.query))
             entry = feedback_entry(service, name, kind, query, ids, values, **more)
         except Unknown as error:
-            problems.append(EntryProblem(entry=at, status="ignored", reason=str(error)))
+            problems.append((at, "ignored", str(error)))
             return None
         if (n := len(ids) - len(entry.shown)) > 0:
-            reason = f"{n} items were left out: they are unknown, or were deleted"
-            problems.append(EntryProblem(entry=at, status="accepted", reason=reason))
+            problems.append((at, "accepted", f"{n} items were left out: they are unknown, or were deleted"))
         return entry
 
     def entries() -> list[LogEntry | None]:
@@ -185,4 +256,4 @@ async def _append(
     read = entries() if at_once else await run_in_threadpool(entries)
     written = [one for one in read if one is not None]
     places = iter(await service.writer.append(name, written)) if written else iter(())
-    return report([None if one is None else next(places) for one in read], problems, accepted=bool(written))
+    return _report([None if one is None else next(places) for one in read], problems, accepted=bool(written))
