@@ -149,7 +149,7 @@ def test_rbf_solves_what_no_linear_metric_can():
         ({"psd": True}, "psd"),
         ({"min_step": -1}, "min_step"),
         ({"init": "ones"}, "init"),
-        ({"init": MahalanobisMetric(np.eye(3))}, "init has 3 features"),
+        ({"init": MahalanobisMetric(np.eye(3))}, "init must be a MahalanobisMetric of"),
         ({"init": BilinearMetric(np.eye(5))}, "Mahalanobis"),
         ({"init": "identity", "kernel": "rbf"}, "init must be 'zero'"),
         ({"n_steps": 0}, "n_steps"),

@@ -95,9 +95,7 @@ def first_components(
     if isinstance(init, str) and init == "auto":
         init = "identity" if m == d else "lda" if codes is not None and m <= codes.max() else "pca"
     if isinstance(init, MahalanobisMetric):
-        if init.kernel_map is not None or init.matrix.shape != (d, d):
-            raise ValueError(f"init must be a MahalanobisMetric of {d} features without a kernel, got {init!r}")
-        L = init.components[:m]
+        L = init.in_features(d, "init").components[:m]
         # A row of zeros would never change, because the gradient of a row is a multiple of it.
         size = 1e-3 * np.sqrt(np.square(L).mean() if L.size else 1.0 / d)
         L = np.vstack([L, size * rng.normal(size=(m - len(L), d))])
@@ -128,8 +126,8 @@ def first_variables(
     if warm is not None:
         return np.sqrt(warm["w"]).astype(X.dtype) * inverse, True
     if isinstance(init, MahalanobisMetric):
-        first_components(init, None, X, codes, rng)  # raises if the metric does not fit
-        return (np.maximum(init.matrix.diagonal(), 0.0) ** 0.5).astype(X.dtype) * inverse, True
+        weights = init.in_features(X.shape[1], "init").matrix.diagonal()
+        return (np.maximum(weights, 0.0) ** 0.5).astype(X.dtype) * inverse, True
     first = rng.uniform(0.5, 1.5, size=X.shape[1]) if init == "random" else np.ones(X.shape[1])
     return first.astype(X.dtype), False
 

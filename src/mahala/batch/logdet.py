@@ -30,9 +30,7 @@ UNIT = 4.0
 def prior_components(prior: Prior, X: Any) -> FloatArray | None:
     """Return L₀ with M₀ = L₀ᵀL₀, or None for the identity."""
     if isinstance(prior, MahalanobisMetric):
-        d = X.shape[1]
-        if prior.kernel_map is not None or prior.matrix.shape != (d, d):
-            raise ValueError(f"prior must be a Mahalanobis metric of {d} features without a kernel, got {prior!r}")
+        prior = prior.in_features(X.shape[1], "prior")
         if prior.n_components == 0 or not prior.is_psd:
             raise ValueError("prior must be a metric with positive eigenvalues and no negative ones")
         return prior.components

@@ -129,6 +129,18 @@ class MahalanobisMetric(Metric):
         distances = np.sqrt(np.square(mapped[:-1] - mapped[-1]).sum(axis=1))
         return replace(self, center=center, radius=float(distances.max()))
 
+    def in_features(self, n_features: int, name: str) -> Self:
+        """Return the metric with `scales` in its matrix, to learn from rows with `n_features`.
+
+        Raise a ValueError that calls it `name` if no matrix of this size is the same metric.
+        """
+        if self.kernel_map is not None or self.unit_rows or self.n_features_in != n_features:
+            problem = f"{name} must be a MahalanobisMetric of {n_features} features without a kernel or unit rows"
+            raise ValueError(f"{problem}, got {self!r}")
+        if self.scales is None:
+            return self
+        return type(self)(self.matrix / np.outer(self.scales, self.scales), threshold=self.threshold)
+
     @cached_property
     def is_psd(self) -> bool:
         """Whether no eigenvalue is negative beyond rounding, so that distances are real."""

@@ -178,11 +178,8 @@ class PA(KernelParams, PairLearner):
             return first_state(d, psd, self.kernel, self.kernel_params)
         check_memory(d, psd)
         if isinstance(self.init, MahalanobisMetric):
-            if self.init.kernel_map is not None:
-                raise ValueError("init must be a MahalanobisMetric without a kernel")
-            if self.init.n_features_in != d:
-                raise ValueError(f"init has {self.init.n_features_in} features, the data have {d}")
-            metric = self.init if psd == 0 else self.init.projected()
+            metric = self.init.in_features(d, "init")
+            metric = metric if psd == 0 else metric.projected()
             return MarginState(metric.matrix, metric.threshold or 0.0, psd)
         if self.init == "identity":
             return MarginState(np.eye(d), 0.0, psd)

@@ -115,5 +115,7 @@ class POLA(KernelParams, PairLearner):
             raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
         if not 0.0 <= squared_loss < np.inf or (squared_loss > 0.0 and self.gamma == 0.0):
             raise ValueError(f"squared_loss must be 0 with gamma=0, else a number from 0 up, got {squared_loss}")
+        if metric.kernel_map is None:
+            metric = metric.in_features(self.n_features_in_, "metric")
         excess = squared_loss / self.gamma if squared_loss else 0.0
         return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2 + excess)

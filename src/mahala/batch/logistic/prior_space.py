@@ -19,10 +19,7 @@ def prior_map(prior: Prior, X: RealArray) -> FloatArray | None:
         scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
         tol = max(X.shape) * float(np.finfo(X.dtype).eps)
         return scatter.in_features(whiten_varying(scatter.total, tol)[::-1])  # the largest variance first
-    if prior.kernel_map is not None or prior.unit_rows or prior.n_features_in != X.shape[1]:
-        problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel or unit rows"
-        raise ValueError(f"{problem}, got {prior!r}")
-    return prior.components if prior.scales is None else prior.components / prior.scales
+    return prior.in_features(X.shape[1], "prior").components
 
 
 class Coordinates(NamedTuple):
