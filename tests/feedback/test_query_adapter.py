@@ -65,7 +65,7 @@ def test_a_stream_equals_the_reference(seed, kind, support):
             np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
             adapter.learn_one(x, shown, reactions, query_id=key)
         np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
-    for name, hedge in adapter._trust.hedges.items():
+    for name, hedge in adapter._trust.hedge.items():
         np.testing.assert_allclose(hedge.losses, losses[name], atol=1e-6)
         assert hedge.n == pytest.approx(counts[name])
         # The theorem of the docstring, on a real stream.

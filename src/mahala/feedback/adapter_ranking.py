@@ -1,7 +1,5 @@
 """What a query adapter serves: vectors of queries, rankings of items, and what serves them without the learner."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable
 from typing import Any
 

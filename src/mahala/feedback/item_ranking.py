@@ -1,7 +1,5 @@
 """Rank items by what an adapter serves: mapped queries, and bonuses of the items that are remembered for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Simulate people who click, to see what an adapter learns from them before real people are shown its results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable

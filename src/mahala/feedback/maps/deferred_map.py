@@ -1,7 +1,5 @@
 """DeferredMap: the matrix of a map that is learned query by query, and the mean of all models, changed in blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Learning from judgments: passes over the judged queries, and how much of what they teach is used."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -40,7 +38,7 @@ class Search(NamedTuple):
     rows: IndexArray
 
     @classmethod
-    def of(cls, queries: Any, items: Any, judgments: Judgments, k: int) -> Search:
+    def of(cls, queries: Any, items: Any, judgments: Judgments, k: int) -> "Search":
         """Rank the items for each of the queries that have a relevant one; at least k are candidates."""
         rows = judgments.judged_queries
         dense = dense_rows(queries[rows])

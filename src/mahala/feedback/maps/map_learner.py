@@ -1,7 +1,5 @@
 """What learns the map of an adapter: a similarity learner, its model, and the scale of the scores seen."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
