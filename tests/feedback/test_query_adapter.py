@@ -14,7 +14,7 @@ from sklearn.base import clone
 import mahala
 from mahala import Impressions, QueryAdapter
 from mahala.feedback.maps import judged
-from mahala.feedback.memory.click_memory import item_keys
+from mahala.feedback.memory.click_memory import item_keys, place_values
 from mahala.feedback.memory.remembered import Remembered
 from mahala.feedback.trust.gains import CrossValidation
 from mahala.feedback.trust.trust import BELIEF, PAGES, RATES, SUPPORT
@@ -72,7 +72,7 @@ def test_a_stream_equals_the_reference(seed, kind, support):
         assert weighted[name] - losses[name][0] <= hedge.bound(0) + 1e-9
     for (key, item), sums in evidence.items():
         keys = item_keys(None, np.frombuffer(item)[np.newaxis])
-        np.testing.assert_allclose(adapter._memory.evidence(key, keys)[0], sums, rtol=1e-5)
+        np.testing.assert_allclose(place_values(*adapter._memory.part(key), keys)[0], sums, rtol=1e-5)
     repeats, gain = adapter._trust.repeats, adapter._trust._memory_gain
     assert (gain.n, gain.mean) == (
         len(memory_gains),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -14,26 +14,6 @@ from mahala.metric.matrices import leading
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.parameters import Count, Fraction, check_value
 from mahala.support.validation import check_row, check_rows, is_sparse
-
-Progress = Callable[[int, int, str], object]
-
-
-class Adapter(Protocol):
-    """What learns from clicks: :class:`mahala.QueryAdapter`, or any object with these methods."""
-
-    def embed(self, query: Any, query_id: Any = None) -> Any:
-        """Return the vector to search with, or rows of them for rows of queries."""
-
-    def learn_one(self, query: Any, *, shown: Any, clicked: Any, query_id: Any = None) -> Any:
-        """Learn from one impression: the vectors of the items shown, from the top, and which of them were clicked."""
-
-
-@runtime_checkable
-class Ranker(Protocol):
-    """An adapter that ranks items itself."""
-
-    def rank(self, query: Any, items: Any, k: int, query_id: Any) -> IndexArray:
-        """Return the row numbers of the k best items, best first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +69,7 @@ class Simulation:
 
 
 def simulate_clicks(
-    adapter: Adapter,
+    adapter: Any,
     queries: Any,
     items: Any,
     qrels: Any,
@@ -99,7 +79,7 @@ def simulate_clicks(
     k: int = 10,
     test_share: float = 0.3,
     random_state: int | np.random.Generator = 0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
 ) -> Simulation:
     """Let an adapter learn from simulated clicks, and measure what people were shown and what it learned.
 
@@ -161,8 +141,9 @@ def simulate_clicks(
         return rows
 
     def served(x: FloatArray, row: int) -> IndexArray:
-        if isinstance(adapter, Ranker):
-            return adapter.rank(x, items, min(k, judgments.n_items), row)
+        if hasattr(adapter, "rank"):
+            rows: IndexArray = adapter.rank(x, items, min(k, judgments.n_items), row)
+            return rows
         return first_items(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
 
     def quality_of(row: int, rows: IndexArray) -> float:

@@ -110,11 +110,11 @@ class DeferredMap:
         n = self._n_waiting
         return {}, {"M": self.M, "L": self.L, "queries": self._left[:n], "changes": self._right[:, :n]}
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
         self.M, self.L = (finite_array(arrays, name, self.M.shape) for name in ("M", "L"))
         queries = finite(array_value(arrays, "queries", np.float64, (None, len(self.M))), "queries")
         if (n := len(queries)) >= WAITING:
             raise ModelFileError(f"array 'queries' should have fewer than {WAITING} rows, found {n}")
         self._left[:n], self._right[:, :n] = queries, finite_array(arrays, "changes", (2, n, len(self.M)))
-        self._n_waiting, self.n_steps, self._products, self._scored = n, n_steps, {}, None
+        self._n_waiting, self._products, self._scored = n, {}, None

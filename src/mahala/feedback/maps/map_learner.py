@@ -105,4 +105,5 @@ class MapLearner:
             setattr(self.learner, f"_{name}", min(value, LONGEST_STEP))
         self._n_scales = count_value(header, "n_scales")
         self._score = header_value({"score": None} | header, "score", float, int, type(None))
-        self.learned.set_state(header_value(header, "model", dict), arrays, count_value(header, "n_steps"))
+        self.learned.n_steps = count_value(header, "n_steps")
+        self.learned.set_state(header_value(header, "model", dict), arrays)

@@ -99,10 +99,9 @@ class ClickMemory:
     >>> memory = ClickMemory()
     >>> memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]))
     0.0
-    >>> memory.evidence("jazz", np.array([9, 7, 5], dtype=np.uint64))
-    array([[1.  , 0.25],
-           [0.  , 0.5 ],
-           [0.  , 0.  ]])
+    >>> memory.part("jazz")
+    (array([7, 9], dtype=uint64), array([[0.  , 0.5 ],
+           [1.  , 0.25]], dtype=float32))
     """
 
     def __init__(self, queries: int = QUERIES, items: int = ITEMS) -> None:
@@ -138,10 +137,6 @@ class ClickMemory:
         page = items, clicks, expected, weight
         self._sizes[row], agreement = add_counts(self._keys[row], self._counts[row], self._sizes[row], *page)
         return agreement
-
-    def evidence(self, key: Hashable, items: Keys) -> FloatArray:
-        """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""
-        return place_values(*self.part(key), items)
 
     def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
         """Return the items that are remembered for a query in ascending order, and the two numbers of each."""

@@ -295,14 +295,14 @@ class MarginState(PairState):
             arrays |= prefixed("kernel", kernel_arrays)
         return header, arrays
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         if self.kernel_map is not None:
             loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), without_prefix("kernel", arrays))
             if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
                 raise ModelFileError("its kernel is not the one that its parameters name")
             self.kernel_map = loaded
             self.M = np.zeros((loaded.dimension, loaded.dimension))
-        super().set_state(header, arrays, n_steps)
+        super().set_state(header, arrays)
 
     def _check(self) -> None:
         if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:

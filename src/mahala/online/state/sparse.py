@@ -271,7 +271,7 @@ class SparseState(SimilarityState):
         self._check_entries(payload.reshape(-1, width).T)
         self._load(*entries)
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         features = array_value(arrays, "features", np.int64, (None,))
         if len(np.unique(features)) != len(features) or (
             len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)
@@ -280,7 +280,7 @@ class SparseState(SimilarityState):
         if self.has_covariance:
             self.left, self.right = np.ones((2, max(len(array_value(arrays, "indptr", np.int64, (None,))) - 1, 0)))
         self.numbers[features] = np.arange(len(features))
-        super().set_state(header, arrays, n_steps)
+        super().set_state(header, arrays)
 
     def __getstate__(self) -> dict[str, Any]:
         # The store's arrays are larger than what is in them, and may come back read-only.
