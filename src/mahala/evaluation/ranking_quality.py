@@ -8,7 +8,7 @@ import numpy as np
 
 from mahala.comparisons import Judgments
 from mahala.compiled.search.ranking import judged
-from mahala.evaluation.cross_validation.leaderboard_lines import p_text
+from mahala.evaluation.cross_validation.leaderboard import p_text
 from mahala.evaluation.statistics import PairedGain, paired_gains
 from mahala.metric import Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
