@@ -40,7 +40,7 @@ class Split(NamedTuple):
 
     def tested(self, *values: FloatArray) -> tuple[BoolArray, IndexArray]:
         """Return which answers were tested for all of several candidates, and the number of the unit of each."""
-        tested = ~np.isnan(values).any(axis=0)
+        tested = np.asarray(~np.isnan(values).any(axis=0))
         return tested, np.unique(self.groups[tested], return_inverse=True)[1]
 
 

@@ -197,9 +197,8 @@ class AdapterRanking(SavedEstimator):
     def metric_(self) -> BilinearMetric:
         """The similarity that serves new queries."""
         self._check_fitted()
-        return BilinearMetric(
-            self._matrix("new"), origin={"learner": type(self).__name__, "trust": self._trust.learned_share("new")}
-        )
+        origin = {"learner": type(self).__name__, "trust": self._trust.learned_share("new")}
+        return BilinearMetric(self._matrix("new"), origin=origin)
 
     @one_at_a_time
     def maps(self) -> QueryMaps:
@@ -269,6 +268,5 @@ def _rank_items(
 
 def check_width(n_query: int, n_item: int, name: str) -> None:
     if n_item != n_query:
-        raise ValueError(
-            f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
-        )
+        features = f"the {n_query} features of the queries"
+        raise ValueError(f"{name} must have {features}, got {n_item}: scores are inner products")

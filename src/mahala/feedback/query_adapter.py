@@ -280,10 +280,8 @@ class QueryAdapter(AdapterRanking):
     def _learn(self, page: Page) -> float | None:
         positive, negative, weights = page_pairs(page.values, self.bias)
         if not self._model.plain and not (weights == 1.0).all():
-            raise ValueError(
-                f"clicked has graded reactions, or there is a bias, which need steps of any length; "
-                f"{type(self._model.learner).__name__} has none: use OASIS or OGD"
-            )
+            problem = "clicked has graded reactions, or there is a bias, which need steps of any length"
+            raise ValueError(f"{problem}; {type(self._model.learner).__name__} has none: use OASIS or OGD")
         x, items = page.query, page.items
         with uninterrupted():
             self.n_impressions_ += 1

@@ -134,9 +134,8 @@ def simulate_clicks(
     def first_items(vector: FloatArray) -> IndexArray:
         """The first items by their inner products with a vector; of ties those with lower row numbers."""
         if len(vector) != vectors.shape[1]:
-            raise ValueError(
-                f"adapter.embed must return vectors of {vectors.shape[1]} numbers, like the items, got {len(vector)}"
-            )
+            numbers = f"{vectors.shape[1]} numbers, like the items"
+            raise ValueError(f"adapter.embed must return vectors of {numbers}, got {len(vector)}")
         rows: IndexArray = leading(np.asarray(vectors @ vector)[np.newaxis], min(k, judgments.n_items))[0]
         return rows
 
@@ -173,9 +172,8 @@ def simulate_clicks(
 def _split(rows: IndexArray, test_share: float, rng: np.random.Generator) -> tuple[IndexArray, IndexArray]:
     """Split queries into those that are asked and those that are held out."""
     if len(rows) < 2:
-        raise ValueError(
-            f"qrels must have at least 2 queries with a grade above 0, one to ask and one to hold out, got {len(rows)}"
-        )
+        least = "at least 2 queries with a grade above 0, one to ask and one to hold out"
+        raise ValueError(f"qrels must have {least}, got {len(rows)}")
     n_test = min(max(round(test_share * len(rows)), 1), len(rows) - 1)
     order = rng.permutation(rows)
     return np.sort(order[n_test:]), np.sort(order[:n_test])

@@ -228,11 +228,9 @@ def _line_of(entry: Entry, euclidean: Entry, winner: Entry) -> Line:
     if entry is euclidean:
         texts["difference"] = "reference"
         del ends["difference"]
-    intervals = {name: (low, high) for name, (low, high) in ends.items() if low == low}
+    intervals = {n: f"{points(low, n)} to {points(high, n)}" for n, (low, high) in ends.items() if low == low}
     style = "winner" if entry is winner else "" if entry.learned else "plain"
-    return Line(
-        entry, style, texts, {n: f"{points(low, n)} to {points(high, n)}" for n, (low, high) in intervals.items()}
-    )
+    return Line(entry, style, texts, intervals)
 
 
 def percent(share: float) -> str:

@@ -22,12 +22,9 @@ class DeferredMap:
     """
 
     def __init__(self, n_features: int, max_memory: float | None) -> None:
-        check_room(
-            16.0 * n_features**2,
-            max_memory,
-            f"a full matrix of {n_features} × {n_features} features",
-            "raise max_memory of the adapter's learner, or use vectors of fewer features",
-        )
+        what = f"a full matrix of {n_features} × {n_features} features"
+        advice = "raise max_memory of the adapter's learner, or use vectors of fewer features"
+        check_room(16.0 * n_features**2, max_memory, what, advice)
         self.M, self.L = np.eye(n_features), np.zeros((n_features, n_features))
         self.n_steps = 0
         self._left, self._right = np.zeros((WAITING, n_features)), np.zeros((2, WAITING, n_features))

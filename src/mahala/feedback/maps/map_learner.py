@@ -53,11 +53,8 @@ class MapLearner:
         try:
             model: Averaged = self.learner._model_in("dense", self.rule)
         except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix
-            size = str(error).partition(";")[0]
-            raise MemoryError(
-                f"{size}; raise max_memory of the adapter's learner, give it dtype='float32', or use vectors of fewer "
-                "features"
-            ) from error
+            size, less = str(error).partition(";")[0], "give it dtype='float32', or use vectors of fewer features"
+            raise MemoryError(f"{size}; raise max_memory of the adapter's learner, {less}") from error
         return model
 
     def score_page(self, x: FloatArray, items: FloatArray, learned: bool) -> FloatArray:

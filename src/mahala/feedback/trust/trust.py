@@ -191,9 +191,8 @@ class Trust(Stateful):
 
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
-        self.hedge = {
-            name: Hedge(prior(len(self.experts), 0, FIRST[name]), rate, half_life) for name, rate in RATES.items()
-        }
+        n = len(self.experts)
+        self.hedge = {name: Hedge(prior(n, 0, FIRST[name]), rate, half_life) for name, rate in RATES.items()}
         self._gain = {kind: RunningGain() for kind in ("new", "known")}
         self.cap, self.repeats = cap, Repeats(half_life)
         self._memory_gain = RunningGain()
@@ -201,8 +200,8 @@ class Trust(Stateful):
 
     def prefer(self, expert: int) -> None:
         """Begin with nearly all the weight on one expert."""
-        for name in ("new", "supported", "known"):
-            self.hedge[name].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
+        for hedge in self.hedge.values():
+            hedge.set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
 
     def _name(self, kind: str) -> str:
         """Return the name of the weights by which a new or a known query is served now."""

@@ -48,10 +48,8 @@ class State(Stateful, ABC):
 
     def mix(self, states: Sequence[Any]) -> None:
         """Become the mean of states that went on from this one, each with comparisons of its own."""
-        raise ValueError(
-            "parallel_fit takes the mean of full matrices: it needs storage='dense', average=False, kernel=None and no "
-            "covariances; use partial_fit otherwise"
-        )
+        needed = "storage='dense', average=False, kernel=None and no covariances"
+        raise ValueError(f"parallel_fit takes the mean of full matrices: it needs {needed}; use partial_fit otherwise")
 
     def make_writable(self, *names: str) -> None:
         """Copy arrays that are read-only because the state was loaded as a memory map."""
