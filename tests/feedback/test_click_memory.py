@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import mahala
 from mahala import QueryAdapter
 from mahala.feedback.maps.query_maps import QueryMaps
-from mahala.feedback.memory.click_memory import Bonuses, ClickMemory, RankRates, item_keys
+from mahala.feedback.memory.click_memory import Bonuses, ClickMemory, RankRates, item_keys, place_values
 from mahala.support.model_files import ModelFileError
 
 
@@ -39,7 +39,7 @@ def test_least_recent_queries_and_items_with_the_fewest_clicks_are_forgotten():
     for query in range(7):
         part = want.get(query, {})
         expected = [part.get(item, np.zeros(2)) for item in range(9)]
-        np.testing.assert_allclose(memory.evidence(query, keys(*range(9))), expected, rtol=1e-5)
+        np.testing.assert_allclose(place_values(*memory.part(query), keys(*range(9))), expected, rtol=1e-5)
 
 
 def test_a_state_and_the_bonuses_hold_what_the_memory_does():
@@ -53,7 +53,7 @@ def test_a_state_and_the_bonuses_hold_what_the_memory_does():
     for query in (*want, "new", "never"):
         items, values = restored.of(query)
         np.testing.assert_array_equal(items, np.sort(items))
-        np.testing.assert_allclose(values, np.maximum(memory.evidence(query, items) @ [1, -0.5], -0.15), rtol=1e-5)
+        np.testing.assert_allclose(values, np.maximum(memory.part(query)[1] @ [1, -0.5], -0.15), rtol=1e-5)
     assert len(bonuses.of("new")[0]) == 2
     assert len(bonuses.of("never")[0]) == 0
     assert len(ClickMemory().bonuses().queries) == 0
@@ -135,7 +135,7 @@ def test_a_user_sees_what_this_user_clicked_and_others_as_much_as_the_cap_allows
         assert adapter.rank(x, items, 1, query_id="q", user="me")[0] == (target if personal else order[0])
         assert adapter.rank(x, items, 1, query_id="q", user="a")[0] == order[0]
         assert adapter.rank(x, items, 1, query_id="q")[0] == order[0]
-        evidence = adapter._memory.evidence("q", item_keys(None, items[[target]]))
+        evidence = place_values(*adapter._memory.part("q"), item_keys(None, items[[target]]))
         assert evidence[0, 0] == pytest.approx(1.0 + 1 / 2 + 1 / 3 + 1 / 4)
 
 

@@ -58,7 +58,8 @@ def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
             header, arrays = together.get_state()
             together.matrices()
             n_steps, together = together.n_steps, DeferredMap(d, None)
-            together.set_state(header, {name: array.copy() for name, array in arrays.items()}, n_steps)
+            together.n_steps = n_steps
+            together.set_state(header, {name: array.copy() for name, array in arrays.items()})
         together.feed_query(x, items, pairs, rule)
     assert all((one == other).all() for one, other in zip(alone.matrices(), together.matrices(), strict=True))
 
@@ -66,4 +67,4 @@ def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
 def test_a_damaged_state_is_refused():
     header, arrays = DeferredMap(3, None).get_state()
     with pytest.raises(ModelFileError, match="fewer than 32 rows"):
-        DeferredMap(3, None).set_state(header, arrays | {"queries": np.zeros((32, 3))}, 1)
+        DeferredMap(3, None).set_state(header, arrays | {"queries": np.zeros((32, 3))})

@@ -14,7 +14,7 @@ from sklearn.base import clone
 import mahala
 from mahala import Impressions, QueryAdapter
 from mahala.feedback.maps import judged
-from mahala.feedback.memory.click_memory import item_keys
+from mahala.feedback.memory.click_memory import item_keys, place_values
 from mahala.feedback.memory.remembered import Remembered
 from mahala.feedback.trust.gains import CrossValidation
 from mahala.feedback.trust.trust import BELIEF, PAGES, RATES, SUPPORT
@@ -65,14 +65,14 @@ def test_a_stream_equals_the_reference(seed, kind, support):
             np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
             adapter.learn_one(x, shown, reactions, query_id=key)
         np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
-    for name, hedge in adapter._trust.hedges.items():
+    for name, hedge in adapter._trust.hedge.items():
         np.testing.assert_allclose(hedge.losses, losses[name], atol=1e-6)
         assert hedge.n == pytest.approx(counts[name])
         # The theorem of the docstring, on a real stream.
         assert weighted[name] - losses[name][0] <= hedge.bound(0) + 1e-9
     for (key, item), sums in evidence.items():
         keys = item_keys(None, np.frombuffer(item)[np.newaxis])
-        np.testing.assert_allclose(adapter._memory.evidence(key, keys)[0], sums, rtol=1e-5)
+        np.testing.assert_allclose(place_values(*adapter._memory.part(key), keys)[0], sums, rtol=1e-5)
     repeats, gain = adapter._trust.repeats, adapter._trust._memory_gain
     assert (gain.n, gain.mean) == (
         len(memory_gains),

@@ -53,7 +53,7 @@ def test_a_user_is_trusted_no_more_than_learned_from():
         adapter.learn_one(x, items, [0, 0, 0, 0, 0, 0], user="another", ranked=False)
         for _ in range(n):
             adapter.learn_one(x, items, [0, 0, 0, 0, 0, 1], query_id="q", user="u", ranked=False)
-        trusts[cap, n] = adapter._trust.hedges["known"].n
+        trusts[cap, n] = adapter._trust.hedge["known"].n
     assert trusts[None, 100] == 99  # all but the first
     assert trusts[2, 100] == pytest.approx(1 + sum(2 / n for n in range(3, 101)))
     assert trusts[None, 2] == 1

@@ -62,7 +62,7 @@ def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, see
 
 def test_the_constants_of_the_docstring():
     bounds = {}
-    for name, hedge in Trust(1.0, None).hedges.items():
+    for name, hedge in Trust(1.0, None).hedge.items():
         hedge.n = 10_000.0
         bounds[name] = hedge.bound(0) / 100
     # The two sets of weights for new queries share T impressions: a sqrt(t) + b sqrt(T - t) has its maximum here.

@@ -260,7 +260,7 @@ def test_sums_in_float32_lose_no_terms(learner, storage):
         header, arrays = model.get_state()
         S = arrays["planes"][:, -1] if "planes" in arrays else arrays["payload"].reshape(-1, model.layout[0])[:, -1]
         S += 2.0**27
-        model.set_state(header, arrays, model.n_steps)
+        model.set_state(header, arrays)
         if storage == "query":
             for a, b, c in numbers.T:
                 model.feed_query(X[a], X[[b, c]], (np.array([0]), np.array([1]), np.ones(1)), stream._rule())
@@ -301,7 +301,7 @@ def test_adagrad_in_float32_loses_no_small_gradients(storage):
         stream = mahala.AdaSORS(1e-3, margin=100.0, storage=storage, dtype=dtype).partial_fit(triplets[:20])
         header, arrays = stream._model.get_state()
         sums(arrays)[:] = 2.0**13
-        stream._model.set_state(header, arrays, 20)
+        stream._model.set_state(header, arrays)
         H = sums(stream.partial_fit(triplets)._model.get_state()[1])
         growths.append(H.astype(float) - 2.0**13)
     np.testing.assert_allclose(*growths, rtol=0.2)

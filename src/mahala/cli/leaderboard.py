@@ -73,7 +73,7 @@ def parts(board: Leaderboard) -> Iterator[Any]:
 
 
 def _table(board: Leaderboard, width: int) -> Table:
-    from mahala.evaluation.cross_validation.leaderboard_lines import percent
+    from mahala.evaluation.cross_validation.leaderboard import percent
 
     # A narrow terminal has room for the numbers only.
     wide, wider = width >= 80, width >= 110

@@ -9,7 +9,7 @@ import numpy as np
 
 from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray
-from mahala.support.display import as_table, paragraph
+from mahala.support.display import as_table, paragraph, text_table
 
 # With fewer questions that were asked more than once, how often answers agree is mostly chance, and is not told.
 FEWEST_REPEATED = 20
@@ -135,12 +135,9 @@ class AnswerBoard:
             if entry.failure is not None:
                 lines.append([entry.name, "failed", "", "", "", ""])
                 continue
-            ends = (
-                (entry.new_items, entry.new_low, entry.new_high),
-                (entry.same_items, entry.same_low, entry.same_high),
-            )
-            numbers = [text for value in ends for text in _texts(*value)]
-            lines.append([entry.name, *numbers, f"{entry.seconds:.2f} s" if entry.learned else ""])
+            new = _texts(entry.new_items, entry.new_low, entry.new_high)
+            same = _texts(entry.same_items, entry.same_low, entry.same_high)
+            lines.append([entry.name, *new, *same, f"{entry.seconds:.2f} s" if entry.learned else ""])
         return lines
 
     def heading(self) -> str:
@@ -148,13 +145,8 @@ class AnswerBoard:
         return f"{self.n_answers:,} {self.kind} over {self.n_items:,} items of {self.n_features:,} features"
 
     def __repr__(self) -> str:
-        lines = self.cells()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [self.heading()]
-        for first, *others in lines:
-            numbers = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-            text.append(" ".join([first.ljust(widths[0]), *numbers]))
-        return "\n".join(text + [line for sentence in self.sentences() for line in textwrap.wrap(sentence, 100)])
+        sentences = [line for sentence in self.sentences() for line in textwrap.wrap(sentence, 100)]
+        return "\n".join([self.heading(), *text_table(self.cells()), *sentences])
 
     def _repr_html_(self) -> str:
         lines = self.cells()

@@ -177,9 +177,8 @@ def compare(  # type: ignore[misc]
     done = _finished_parts(plan, cells)
     if interrupt is not None and not done:
         raise interrupt
-    board = summarise(
-        plan, cells, done, "Ctrl-C" if interrupt is not None else f"the budget of {budget or 0.0:g} seconds"
-    )
+    end = "Ctrl-C" if interrupt is not None else f"the budget of {budget or 0.0:g} seconds"
+    board = summarise(plan, cells, done, end)
     if interrupt is not None:
         raise ComparisonInterrupted(board) from interrupt
     return board

@@ -17,7 +17,7 @@ from mahala.evaluation.answer_panel import kind_of, learns_distance, panel_for
 from mahala.judge import Decision, choose, judge, mean_interval
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.contexts import time_limit
 from mahala.support.parameters import check_seed
 
@@ -37,6 +37,11 @@ class Split(NamedTuple):
     folds: IndexArray
     train: list[IndexArray]
     groups: IndexArray
+
+    def tested(self, *values: FloatArray) -> tuple[BoolArray, IndexArray]:
+        """Return which answers were tested for all of several candidates, and the number of the unit of each."""
+        tested = np.asarray(~np.isnan(values).any(axis=0))
+        return tested, np.unique(self.groups[tested], return_inverse=True)[1]
 
 
 @dataclass
@@ -80,9 +85,7 @@ def compare_answers(
     callback : called after each fit with the number of fits done, their total and the name of the learner
     """
     if isinstance(data, Triplets) and data.items is not None:
-        raise ValueError(
-            "triplets must be over one X, but these have items of their own, which a distance cannot compare"
-        )
+        raise ValueError("triplets must be over one X: these have items of their own, which a distance cannot compare")
     if not len(data):
         raise ValueError(f"{kind_of(data)} must not be empty: there is nothing to compare")
     if isinstance(data, Pairs) and len(np.unique(np.asarray(data.similar))) < 2:
@@ -215,8 +218,7 @@ def _summary(
 def _gains(results: dict[str, list[Measured]], split: Split, names: list[str]) -> FloatArray:
     """Return how many more answers the second candidate predicts than the first one, for each unit of a split."""
     first, second = (results[name][0].values for name in (names[0], names[-1]))
-    tested = ~np.isnan(first) & ~np.isnan(second)
-    groups = np.unique(split.groups[tested], return_inverse=True)[1]
+    tested, groups = split.tested(first, second)
     return np.bincount(groups, (second - first)[tested]) / np.maximum(np.bincount(groups), 1)
 
 
@@ -234,9 +236,9 @@ def _entry(name: str, learned: bool, parts: list[Measured], splits: list[Split])
         return entry
     numbers: dict[str, float] = {}
     for part, split, prefix in zip(parts, splits, ("new", "same"), strict=True):
-        tested = ~np.isnan(part.values)
+        tested, groups = split.tested(part.values)
         if tested.any():
-            low, high = mean_interval(part.values[tested], split.groups[tested])
+            low, high = mean_interval(part.values[tested], groups)
             numbers |= {f"{prefix}_items": float(part.values[tested].mean())}
             numbers |= {f"{prefix}_low": max(low, 0.0), f"{prefix}_high": min(high, 1.0)}
     return replace(entry, **numbers)  # type: ignore[arg-type]
@@ -244,12 +246,10 @@ def _entry(name: str, learned: bool, parts: list[Measured], splits: list[Split])
 
 def _decide(results: dict[str, list[Measured]], at: int, split: Split, names: list[str]) -> tuple[str, Decision]:
     """Return the name of the candidate that the judge chooses for one of the splits, and its decision."""
-    values = np.stack([results[name][at].values for name in names], axis=1)
-    tested = ~np.isnan(values).any(axis=1)
-    groups = np.unique(split.groups[tested], return_inverse=True)[1]
-    decision = judge(
-        values[tested][np.newaxis], split.folds[tested][np.newaxis], measure=MEASURE, units=split.units, groups=groups
-    )
+    values = [results[name][at].values for name in names]
+    tested, groups = split.tested(*values)
+    tested_values, folds = np.stack(values, axis=1)[tested][np.newaxis], split.folds[tested][np.newaxis]
+    decision = judge(tested_values, folds, measure=MEASURE, units=split.units, groups=groups)
     return names[decision.chosen], decision
 
 

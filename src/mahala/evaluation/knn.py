@@ -127,13 +127,10 @@ def _embed(metric: Metric | None, X: Any) -> Any:
     if not isinstance(metric, Metric):
         raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; pass the learner's metric_")
     if not isinstance(metric, MahalanobisMetric):
-        raise ValueError(
-            "metric must be a Mahalanobis metric, got a bilinear similarity, which has no distances; "
-            "learn a Mahalanobis metric for nearest-neighbour classification"
-        )
+        problem = "got a bilinear similarity, which has no distances"
+        advice = "learn a Mahalanobis metric for nearest-neighbour classification"
+        raise ValueError(f"metric must be a Mahalanobis metric, {problem}; {advice}")
     if not metric.is_psd:
-        raise ValueError(
-            "metric must be positive semi-definite, got one with negative eigenvalues; "
-            "use metric.projected(), the nearest one without them"
-        )
+        advice = "use metric.projected(), the nearest one without them"
+        raise ValueError(f"metric must be positive semi-definite, got one with negative eigenvalues; {advice}")
     return metric.transform(X)

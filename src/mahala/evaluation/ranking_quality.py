@@ -8,7 +8,7 @@ import numpy as np
 
 from mahala.comparisons import Judgments
 from mahala.compiled.search.ranking import judged
-from mahala.evaluation.cross_validation.leaderboard_lines import p_text
+from mahala.evaluation.cross_validation.leaderboard import p_text
 from mahala.evaluation.statistics import PairedGain, paired_gains
 from mahala.metric import Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
@@ -181,17 +181,13 @@ def _scores(queries: Any, items: Any, metric: Any, name: str) -> Iterator[tuple[
         return scores_in_blocks(metric, queries, items)
     if metric is not None:
         if not hasattr(metric, "embed"):
-            raise TypeError(
-                f"{name} must be a Metric, an object with embed, or None, got {type(metric).__name__}; of a learner "
-                "give its metric_"
-            )
+            wanted = f"{name} must be a Metric, an object with embed, or None"
+            raise TypeError(f"{wanted}, got {type(metric).__name__}; of a learner give its metric_")
         n_queries = queries.shape[0]
         queries = check_rows(metric.embed(queries), f"the result of {name}.embed")
         if queries.shape[0] != n_queries:
             raise ValueError(f"{name}.embed must return {n_queries} rows, one per query, got {queries.shape[0]}")
     if queries.shape[1] != items.shape[1]:
-        raise ValueError(
-            f"the inner products of {name} need queries and items with the same number of columns, got "
-            f"{queries.shape[1]} and {items.shape[1]}"
-        )
+        wanted = f"the inner products of {name} need queries and items with the same number of columns"
+        raise ValueError(f"{wanted}, got {queries.shape[1]} and {items.shape[1]}")
     return score_blocks(queries, items, None, distances=False)

@@ -143,16 +143,12 @@ def _check_table(table: Any) -> FloatArray:
         raise ValueError(f"table must be 2-D, datasets × methods, got {values.ndim} dimension(s)")
     if np.isnan(values).any():
         row, column = np.argwhere(np.isnan(values))[0]
-        raise ValueError(
-            f"table must have no NaN, got one in row {row}, column {column}; "
-            f"drop that dataset, or put in inf if the method failed on it"
-        )
+        advice = "drop that dataset, or put in inf if the method failed on it"
+        raise ValueError(f"table must have no NaN, got one in row {row}, column {column}; {advice}")
     n, k = values.shape
     if k == 2:
-        raise ValueError(
-            "table must have at least 3 methods, got 2; for two methods use a paired test, "
-            "for instance scipy.stats.wilcoxon"
-        )
+        advice = "for two methods use a paired test, for instance scipy.stats.wilcoxon"
+        raise ValueError(f"table must have at least 3 methods, got 2; {advice}")
     if k < 3 or n < 2:
         raise ValueError(f"table must have at least 2 datasets (rows) and 3 methods (columns), got {n} × {k}")
     return values

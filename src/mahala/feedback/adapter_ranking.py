@@ -1,13 +1,10 @@
 """What a query adapter serves: vectors of queries, rankings of items, and what serves them without the learner."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
-from mahala.feedback.item_ranking import rank_items
 from mahala.feedback.maps import judged
 from mahala.feedback.maps.map_learner import MapLearner
 from mahala.feedback.maps.query_maps import QueryMaps
@@ -26,6 +23,7 @@ from mahala.feedback.trust.signals import ENGINE, check_signals
 from mahala.feedback.trust.trust import Trust
 from mahala.judge import Verdict
 from mahala.metric import BilinearMetric
+from mahala.metric.matrices import leading
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import one_at_a_time
@@ -128,7 +126,7 @@ class AdapterRanking(SavedEstimator):
                 bonus = self._bonus(key, user)
                 if len(bonus[0]):
                     bonuses[at] = bonus
-        best = rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
+        best = _rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
         return best[0] if is_one else best
 
     @one_at_a_time
@@ -199,9 +197,8 @@ class AdapterRanking(SavedEstimator):
     def metric_(self) -> BilinearMetric:
         """The similarity that serves new queries."""
         self._check_fitted()
-        return BilinearMetric(
-            self._matrix("new"), origin={"learner": type(self).__name__, "trust": self._trust.learned_share("new")}
-        )
+        origin = {"learner": type(self).__name__, "trust": self._trust.learned_share("new")}
+        return BilinearMetric(self._matrix("new"), origin=origin)
 
     @one_at_a_time
     def maps(self) -> QueryMaps:
@@ -248,8 +245,28 @@ def _row_ids(query_id: Any, n: int) -> list[Hashable] | None:
     return list(query_id)
 
 
+def _rank_items(
+    mapped: FloatArray, bonuses: Mapping[int, tuple[Keys, FloatArray]], items: Any, k: int, item_ids: Any = None
+) -> IndexArray:
+    """Return the row numbers of the k best items for each query, best first.
+
+    Parameters
+    ----------
+    mapped : mapped queries, dense rows
+    bonuses : by the number of a query, the items that are remembered for it
+    items, item_ids : as for `QueryAdapter.rank`
+    """
+    best = np.empty((len(mapped), min(k, items.shape[0])), dtype=np.intp)
+    keys = item_keys(item_ids, items) if bonuses else np.empty(0, dtype=np.uint64)
+    near, exponents = judged.rough(mapped, items), judged.exponents(mapped)
+    for block, scores in judged.score_blocks(near, items):
+        for at in bonuses.keys() & range(block.start, min(block.stop, len(mapped))):
+            scores[at - block.start] += np.ldexp(place_values(*bonuses[at], keys), -exponents[at])
+        best[block] = leading(scores, best.shape[1])
+    return best
+
+
 def check_width(n_query: int, n_item: int, name: str) -> None:
     if n_item != n_query:
-        raise ValueError(
-            f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
-        )
+        features = f"the {n_query} features of the queries"
+        raise ValueError(f"{name} must have {features}, got {n_item}: scores are inner products")

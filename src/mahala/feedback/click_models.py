@@ -1,7 +1,5 @@
 """Click models: which of the items shown a simulated person clicks on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -1,11 +1,9 @@
 """QueryAdapter: a map of queries that is learned from clicks and judgments, and used as far as gains support it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -20,14 +18,15 @@ from mahala.feedback.memory.remembered import Remembered, digest_of
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signal_ranker import SignalRanker
 from mahala.feedback.trust.signals import Signals, check_signals
-from mahala.feedback.trust.trust import Part, Trust, packed, page_pairs, unpack
+from mahala.feedback.trust.trust import Trust, page_pairs
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.arrays import Arrays, FloatArray, slices
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
-from mahala.support.model_files import ModelFileError, check_matrix_shape, count_value, header_value
+from mahala.support.model_files import ModelFileError, check_matrix_shape, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed
+from mahala.support.states import Integer, Part, restore, to_parts
 from mahala.support.validation import check_rows
 
 # The weight of a click on a page with n of them is n to the power of minus this.
@@ -36,7 +35,6 @@ CLICK_COUNT_EXPONENT = 0.5
 BLOCK = 128
 # Parameters that cannot change while a stream runs.
 _FIXED = ("learner", "cap", "half_life", "personal", "memory")
-_COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
 class Page(NamedTuple):
@@ -163,6 +161,11 @@ class QueryAdapter(AdapterRanking):
     verbose: bool = False
     random_state: Seed = None
 
+    FIELDS: ClassVar = (
+        *(Integer(name) for name in ("n_impressions_", "n_learned_", "n_ignored_")),
+        *(Part(name) for name in ("_model", "_trust", "_ids", "_users", "_rates", "_memory", "_personal", "_signals")),
+    )
+
     @one_at_a_time
     def fit(self, queries: Any, items: Any, qrels: Any) -> Self:
         """Learn from judgments; how much of the map is used is decided by cross-validation over the queries.
@@ -277,10 +280,8 @@ class QueryAdapter(AdapterRanking):
     def _learn(self, page: Page) -> float | None:
         positive, negative, weights = page_pairs(page.values, self.bias)
         if not self._model.plain and not (weights == 1.0).all():
-            raise ValueError(
-                f"clicked has graded reactions, or there is a bias, which need steps of any length; "
-                f"{type(self._model.learner).__name__} has none: use OASIS or OGD"
-            )
+            problem = "clicked has graded reactions, or there is a bias, which need steps of any length"
+            raise ValueError(f"{problem}; {type(self._model.learner).__name__} has none: use OASIS or OGD")
         x, items = page.query, page.items
         with uninterrupted():
             self.n_impressions_ += 1
@@ -364,20 +365,10 @@ class QueryAdapter(AdapterRanking):
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
 
-    def _parts_by_name(self) -> dict[str, Part]:
-        parts: dict[str, Part] = {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
-        return parts | {
-            "rates": self._rates,
-            "memory": self._memory,
-            "personal": self._personal,
-            "signals": self._signals,
-        }
-
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
-        header, arrays = packed(self._parts_by_name())
-        header |= {name: getattr(self, f"{name}_") for name in _COUNTS}
-        header |= {"judged": None if self._judged is None else list(self._judged)}
+        header, arrays = to_parts(self)
+        header["judged"] = None if self._judged is None else list(self._judged)
         return header | {"random_state": self._rng.bit_generator.state}, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
@@ -385,11 +376,9 @@ class QueryAdapter(AdapterRanking):
         check_matrix_shape(arrays, (self.n_features_in_, self.n_features_in_))
         self._begin(self.n_features_in_)
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
-        for name in _COUNTS:
-            setattr(self, f"{name}_", count_value(header, name))
         fields = header_value(header, "judged", list, type(None))
         try:
             self._judged = None if fields is None else Verdict.of(fields)
         except ValueError as error:
             raise ModelFileError(f"header entry 'judged' is damaged ({error})") from None
-        unpack(self._parts_by_name(), header, arrays)
+        restore(self, header, arrays)

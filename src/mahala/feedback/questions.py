@@ -1,7 +1,5 @@
 """Questions that teach: which of two items is more like a third one, where the answer says most."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.support.arrays import FloatArray, IndexArray

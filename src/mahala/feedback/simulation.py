@@ -1,10 +1,8 @@
 """Simulate people who click, to see what an adapter learns from them before real people are shown its results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -16,26 +14,6 @@ from mahala.metric.matrices import leading
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.parameters import Count, Fraction, check_value
 from mahala.support.validation import check_row, check_rows, is_sparse
-
-Progress = Callable[[int, int, str], object]
-
-
-class Adapter(Protocol):
-    """What learns from clicks: :class:`mahala.QueryAdapter`, or any object with these methods."""
-
-    def embed(self, query: Any, query_id: Any = None) -> Any:
-        """Return the vector to search with, or rows of them for rows of queries."""
-
-    def learn_one(self, query: Any, *, shown: Any, clicked: Any, query_id: Any = None) -> Any:
-        """Learn from one impression: the vectors of the items shown, from the top, and which of them were clicked."""
-
-
-@runtime_checkable
-class Ranker(Protocol):
-    """An adapter that ranks items itself."""
-
-    def rank(self, query: Any, items: Any, k: int, query_id: Any) -> IndexArray:
-        """Return the row numbers of the k best items, best first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +69,7 @@ class Simulation:
 
 
 def simulate_clicks(
-    adapter: Adapter,
+    adapter: Any,
     queries: Any,
     items: Any,
     qrels: Any,
@@ -101,7 +79,7 @@ def simulate_clicks(
     k: int = 10,
     test_share: float = 0.3,
     random_state: int | np.random.Generator = 0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
 ) -> Simulation:
     """Let an adapter learn from simulated clicks, and measure what people were shown and what it learned.
 
@@ -156,15 +134,15 @@ def simulate_clicks(
     def first_items(vector: FloatArray) -> IndexArray:
         """The first items by their inner products with a vector; of ties those with lower row numbers."""
         if len(vector) != vectors.shape[1]:
-            raise ValueError(
-                f"adapter.embed must return vectors of {vectors.shape[1]} numbers, like the items, got {len(vector)}"
-            )
+            numbers = f"{vectors.shape[1]} numbers, like the items"
+            raise ValueError(f"adapter.embed must return vectors of {numbers}, got {len(vector)}")
         rows: IndexArray = leading(np.asarray(vectors @ vector)[np.newaxis], min(k, judgments.n_items))[0]
         return rows
 
     def served(x: FloatArray, row: int) -> IndexArray:
-        if isinstance(adapter, Ranker):
-            return adapter.rank(x, items, min(k, judgments.n_items), row)
+        if hasattr(adapter, "rank"):
+            rows: IndexArray = adapter.rank(x, items, min(k, judgments.n_items), row)
+            return rows
         return first_items(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
 
     def quality_of(row: int, rows: IndexArray) -> float:
@@ -194,9 +172,8 @@ def simulate_clicks(
 def _split(rows: IndexArray, test_share: float, rng: np.random.Generator) -> tuple[IndexArray, IndexArray]:
     """Split queries into those that are asked and those that are held out."""
     if len(rows) < 2:
-        raise ValueError(
-            f"qrels must have at least 2 queries with a grade above 0, one to ask and one to hold out, got {len(rows)}"
-        )
+        least = "at least 2 queries with a grade above 0, one to ask and one to hold out"
+        raise ValueError(f"qrels must have {least}, got {len(rows)}")
     n_test = min(max(round(test_share * len(rows)), 1), len(rows) - 1)
     order = rng.permutation(rows)
     return np.sort(order[n_test:]), np.sort(order[:n_test])

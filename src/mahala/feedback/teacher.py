@@ -1,7 +1,5 @@
 """Teacher: asks a person which of two items is more like a third one, and learns a metric from the answers."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 
@@ -171,16 +169,8 @@ class Teacher(SavedEstimator):
             self._queue = []
 
     def _ascend(self, first: int, n_steps: int) -> None:
-        ascend(
-            self._rows,
-            self._answers,
-            self._slopes,
-            self._model,
-            SOFTNESS * self._typical,
-            self._penalty,
-            first,
-            n_steps,
-        )
+        state = self._rows, self._answers, self._slopes, self._model
+        ascend(*state, SOFTNESS * self._typical, self._penalty, first, n_steps)
 
     @one_at_a_time
     def skip(self, query: int, a: int, b: int) -> None:
@@ -235,14 +225,10 @@ class Teacher(SavedEstimator):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header: dict[str, object] = {"seed": self._seed, "rng": self._rng.bit_generator.state, "next": self._next}
-        arrays = {
-            "answers": self._answers,
-            "closed": np.array(sorted(self._closed), dtype=np.int64).reshape(-1, 3),
-            "queue": np.array(self._queue, dtype=np.int64).reshape(-1, 3),
-            "slopes": self._slopes,
-            "map": self._model,
-        }
-        return header, arrays | ({} if self._span is None else {"span": self._span})
+        arrays = {"answers": self._answers, "slopes": self._slopes, "map": self._model}
+        for name, questions in (("closed", sorted(self._closed)), ("queue", self._queue)):
+            arrays[name] = np.array(questions, dtype=np.int64).reshape(-1, 3)
+        return header, arrays if self._span is None else arrays | {"span": self._span}
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         span = None
@@ -256,7 +242,7 @@ class Teacher(SavedEstimator):
         for rows in np.concatenate([answers, closed, queue]).tolist():
             self._question(*rows)
         self._answers, self._queue = answers.astype(np.intp), queue.tolist()
-        self._closed = {(query, a, b) for query, a, b in closed.tolist()}
+        self._closed = set(map(tuple, closed.tolist()))
         self._slopes = finite(array_value(arrays, "slopes", np.float64, (len(answers),)), "slopes").copy()
         if len(answers) and not 0.0 <= self._slopes.min() <= self._slopes.max() <= 1.0:
             raise ModelFileError("array 'slopes' should hold numbers from 0 to 1")

@@ -1,7 +1,5 @@
 """adapt_queries: an embedding model of another library, with its queries mapped by an adapter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -100,12 +100,9 @@ class CovarianceState(SimilarityState):
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule) -> None:
         super().__init__(shape, start, rule, np.float64)
         d, e = shape
-        check_room(
-            8.0 * (d * d + e * e + d * e * (2 if rule.average else 1)),
-            rule.max_memory,
-            f"a matrix of {d} × {e} features with its full covariances",
-            "raise max_memory, or use covariance='diagonal', whose memory grows with what is touched",
-        )
+        what = f"a matrix of {d} × {e} features with its full covariances"
+        advice = "raise max_memory, or use covariance='diagonal', whose memory grows with what is touched"
+        check_room(8.0 * (d * d + e * e + d * e * (2 if rule.average else 1)), rule.max_memory, what, advice)
         self.M = start * np.eye(d, e)
         self.late = np.zeros((d, e)) if rule.average else np.empty((0, 0))
         self.Lambda, self.Gamma = np.eye(d), np.eye(e)

@@ -27,7 +27,7 @@ from mahala.support.contexts import (
 from mahala.support.display import SHOWN, tell_stream
 from mahala.support.model_files import check_matrix_shape, header_value
 from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
-from mahala.support.states import Fields, Integer, Number, prefixed, restore, to_parts, without_prefix
+from mahala.support.states import Fields, Integer, Number, Part, restore, to_parts
 from mahala.support.validation import is_chunked
 
 _COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
@@ -316,8 +316,8 @@ class OnlineLearner(Learner):
         self._check_fixed()  # what is written must fit the parameters that are written with it
         header, arrays = to_parts(self)
         header["random_state"] = self._rng.bit_generator.state
-        header["model"], model_arrays = self._model.get_state()
-        return header, arrays | prefixed("model", model_arrays) | self._history().to_arrays()
+        Part("_model").write(self._model, header, arrays)
+        return header, arrays | self._history().to_arrays()
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
@@ -331,6 +331,7 @@ class OnlineLearner(Learner):
             n_columns = header_value(model, "n_item_features", int) if "storage" in model else self.n_features_in_
             check_matrix_shape(arrays, (self.n_features_in_, n_columns))
         self._model = self._stored_state(header)
-        self._model.set_state(model, without_prefix("model", arrays), self.n_steps_)
+        self._model.n_steps = self.n_steps_
+        Part("_model").read(self, header, arrays)
         self._records, self._ranks = History.read(arrays)
         self._n_recorded = len(self._records)

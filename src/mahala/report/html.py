@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from mahala.evaluation.cross_validation.entries import Entry
-from mahala.evaluation.cross_validation.leaderboard import Leaderboard
-from mahala.evaluation.cross_validation.leaderboard_lines import TITLES, Line, percent
+from mahala.evaluation.cross_validation.leaderboard import TITLES, Leaderboard, Line, percent
 from mahala.report import chart_data
 from mahala.report.chart_data import Shown
 from mahala.report.page import Section, chart, code, facts, header, page

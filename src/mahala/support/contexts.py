@@ -1,7 +1,5 @@
 """Contexts for fits: restore on errors, defer Ctrl-C, lock, limit BLAS to one thread, and limit the time."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import math
@@ -11,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from _signal import signal as _set_handler  # type: ignore[import-not-found]  # without the cost of enumerations
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
@@ -23,11 +22,6 @@ _LOG = logging.getLogger("mahala")
 NOTICE = "compiling kernels, once per installation; `mahala warm-up` does it ahead"
 
 _MAIN = threading.main_thread()
-try:  # the function without its conversion to enumerations, which costs more than a step
-    from _signal import signal as _set_handler  # type: ignore[import-not-found]
-except ImportError:  # another interpreter
-    _set_handler = signal.signal
-
 _lock = threading.Lock()
 _limited: dict[int, tuple[int, FrameType]] = {}  # thread and frame of the contexts in which BLAS has one thread
 _before: list[int] = []  # the numbers of threads outside of them; empty outside
@@ -52,7 +46,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-_locks: weakref.WeakSet[_Lock] = weakref.WeakSet()
+_locks: weakref.WeakSet["_Lock"] = weakref.WeakSet()
 
 
 class _Lock:
@@ -77,7 +71,7 @@ class _Lock:
         else:
             self.is_lost = True
 
-    def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
+    def __reduce__(self) -> tuple[type["_Lock"], tuple[()]]:
         return _Lock, ()
 
 
@@ -172,7 +166,7 @@ class one_blas_thread(ContextDecorator):
     as `__exit__` begins: such a context ends with the next one of its thread.
     """
 
-    def _recreate_cm(self) -> one_blas_thread:
+    def _recreate_cm(self) -> "one_blas_thread":
         return one_blas_thread()  # each call of a decorated function is a context of its own
 
     def __enter__(self) -> None:

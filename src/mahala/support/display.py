@@ -109,6 +109,13 @@ def as_table(heading: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return f"<table><thead>{_line('th', heading)}</thead><tbody>{body}</tbody></table>"
 
 
+def text_table(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table as text, with the first column to the left and the others to the right."""
+    first, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *cells in lines:
+        yield " ".join([name.ljust(first), *map(str.rjust, cells, widths)])
+
+
 def paragraph(text: str, *, bold: bool = False) -> str:
     """Return a paragraph."""
     return f"<p><b>{escape(text)}</b></p>" if bold else f"<p>{escape(text)}</p>"

@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import DTypeLike
 
@@ -65,6 +65,16 @@ class Flag(Field):
         return header_value(header, self.key, bool)
 
 
+class Texts(Field):
+    """A list of different strings."""
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> list[str]:
+        texts = header_value(header, self.key, list)
+        if not all(isinstance(text, str) for text in texts) or len(set(texts)) < len(texts):
+            raise ModelFileError(f"header entry {self.key!r} should be different strings, found {texts!r:.80}")
+        return texts
+
+
 @dataclass(frozen=True)
 class Number(Field):
     """A finite number in a range."""
@@ -107,6 +117,29 @@ class Array(Field):
         return array
 
 
+class Part(Field):
+    """An object with a state of its own, whose arrays have names that begin with that of the part.
+
+    It may be a dictionary of such objects: then each has the name of the part, an underscore and its key.
+    """
+
+    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+        for key, part in self._by_key(value):
+            header[key], own = part.get_state()
+            arrays |= prefixed(key, own)
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+        value = getattr(state, self.name)
+        for key, part in self._by_key(value):
+            part.set_state(header_value(header, key, dict), without_prefix(key, arrays))
+        return value
+
+    def _by_key(self, value: Any) -> list[tuple[str, Any]]:
+        if isinstance(value, dict):
+            return [(f"{self.key}_{name}", part) for name, part in value.items()]
+        return [(self.key, value)]
+
+
 class Group(Field):
     """A tuple, of which each entry is written under a name of its own."""
 
@@ -141,10 +174,28 @@ def to_parts(state: Any) -> tuple[dict[str, object], Arrays]:
 def restore(state: Any, header: Header, arrays: Arrays) -> None:
     """Set the fields to what `to_parts` returned, arrays included; raise ModelFileError for what it cannot be."""
     for field in _fields(state):
-        if not field.optional or field.key in header or field.key in arrays:
+        if not field.optional or header.get(field.key) is not None or field.key in arrays:
             setattr(state, field.name, field.read(state, header, arrays))
         elif hasattr(state, field.name):
             setattr(state, field.name, None)
+
+
+class Stateful:
+    """What is written to model files as its `FIELDS` say."""
+
+    FIELDS: ClassVar[Fields] = ()
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return a header and arrays for a model file."""
+        return to_parts(self)
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `get_state` returned."""
+        restore(self, header, arrays)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ModelFileError for fields that do not fit together."""
 
 
 def prefixed(prefix: str, arrays: Arrays) -> Arrays:

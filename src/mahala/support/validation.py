@@ -92,9 +92,8 @@ def _naming(X: Any, name: str) -> Iterator[None]:
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         message = str(error) if re.search(rf"\b{name}\b", str(error)) else f"{name}: {error}"
-        if re.search(
-            "contains NaN|convert string|arrays of bytes", message
-        ):  # what follows the first line names other estimators
+        if re.search("contains NaN|convert string|arrays of bytes", message):
+            # What follows the first line names other estimators.
             message = f"{message.splitlines()[0].rstrip('.')}; {_ADVICE}"
         raise kind(message) from error
 

@@ -189,6 +189,5 @@ def entry_of(plan: Plan, name: str, cells: Mapping[int, Cell]) -> Entry:
     shares = np.bincount(actual, wrong, n) / np.maximum(np.bincount(actual, minlength=n), 1)
     confusion = np.bincount(actual * n + predicted, minlength=n**2).reshape(n, n) if n <= _MOST_CONFUSED else None
     present = np.unique(actual)
-    return replace(
-        entry, plain_error=float(wrong.mean()), balanced_error=float(shares[present].mean()), confusion=confusion
-    )
+    plain, balanced = float(wrong.mean()), float(shares[present].mean())
+    return replace(entry, plain_error=plain, balanced_error=balanced, confusion=confusion)

@@ -4,13 +4,12 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mahala.evaluation.cross_validation.entries import Entry
-from mahala.evaluation.cross_validation.leaderboard_lines import Line, line_of, percent
 from mahala.judge import Verdict
 from mahala.support.arrays import IndexArray
-from mahala.support.display import as_table, paragraph
+from mahala.support.display import as_table, paragraph, text_table
 
 # Of entries in the printed form.
 _MOST_LINES = 20
@@ -23,6 +22,28 @@ _CALLED = {
     "roc_auc": "{}-NN error (1 - ROC AUC)",
     "r2": "{}-NN error (1 - R²)",
 }
+
+
+# Fields of entries that are shown after the error, and their titles.
+TITLES = {
+    "difference": "difference",
+    "seconds": "fit",
+    "plain_error": "plain error",
+    "balanced_error": "balanced error",
+    "absolute_error": "mean absolute error",
+    "scaling": "scaling",
+    "stopped": "stopped",
+}
+
+
+class Line(NamedTuple):
+    """An entry as it is shown: its numbers as text by the names of their fields, and their 95 % intervals."""
+
+    entry: Entry
+    style: str
+    """How the line is set off: "winner", "plain" (a plain distance), "failed", or nothing."""
+    texts: dict[str, str]
+    intervals: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +192,11 @@ class Leaderboard:
 
     def lines(self) -> list[Line]:
         """Return the entries as every form of the leaderboard shows them: text, terminal and page."""
-        return [line_of(entry, self.euclidean, self.winner) for entry in self.entries]
+        return [_line_of(entry, self.euclidean, self.winner) for entry in self.entries]
 
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
-        lines = self._cells(_MOST_LINES)
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [self._heading()]
-        for first, *others in lines:
-            numbers = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-            text.append(" ".join([first.ljust(widths[0]), *numbers]))
+        text = [self._heading(), *text_table(self._cells(_MOST_LINES))]
         if len(self.entries) > _MOST_LINES:
             text.append(f"… and {len(self.entries) - _MOST_LINES} more")
         return "\n".join([*text, *textwrap.wrap(self.verdict.sentence, 100, max_lines=6)])
@@ -201,3 +217,58 @@ class Leaderboard:
             name = textwrap.shorten(entry.name, 40, placeholder="…")
             cells.append([name, texts["error"], intervals.get("error", ""), *numbers])
         return cells
+
+
+def _line_of(entry: Entry, euclidean: Entry, winner: Entry) -> Line:
+    """Return the line of an entry, given the best of the plain distances and the winner."""
+    if entry.failure is not None:
+        return Line(entry, "failed", dict.fromkeys(TITLES, "") | {"error": "failed"}, {})
+    texts = {name: _text(name, getattr(entry, name)) for name in ("error", *TITLES)}
+    ends = {"error": (entry.low, entry.high), "difference": (entry.difference_low, entry.difference_high)}
+    if entry is euclidean:
+        texts["difference"] = "reference"
+        del ends["difference"]
+    intervals = {n: f"{points(low, n)} to {points(high, n)}" for n, (low, high) in ends.items() if low == low}
+    style = "winner" if entry is winner else "" if entry.learned else "plain"
+    return Line(entry, style, texts, intervals)
+
+
+def percent(share: float) -> str:
+    """Format a share as a percentage.
+
+    >>> percent(0.0421)
+    '4.2 %'
+    """
+    return f"{100.0 * share:.1f} %"
+
+
+def p_text(p: float) -> str:
+    """Format a p-value.
+
+    >>> p_text(0.0123), p_text(1e-9)
+    ('p = 0.012', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def points(share: float, name: str = "") -> str:
+    """Format a share in percentage points; a difference has a sign, but not that of -0.0.
+
+    >>> points(-0.00001), points(0.02, "difference")
+    ('0.0', '+2.0')
+    """
+    value = round(100.0 * share, 1) + 0.0
+    return f"{value:+.1f}" if name == "difference" else f"{value:.1f}"
+
+
+def _text(name: str, value: Any) -> str:
+    """Format a field of an entry; what is NaN, or no fit that was stopped, is not shown."""
+    if isinstance(value, str):
+        return value
+    if value != value or (name == "stopped" and not value):
+        return ""
+    if name == "difference":
+        return points(value, name)
+    if name == "absolute_error":
+        return f"{value:.4g}"
+    return percent(value) if name.endswith("error") else f"{value:.2f} s" if name == "seconds" else str(value)

@@ -191,21 +191,19 @@ def rows_and_preprocessor(X: Any, preprocessor: TablePreprocessor | None) -> tup
     if preprocessor is not None and n_features != len(preprocessor.get_feature_names_out()):
         raise ValueError(f"preprocessor must have made X, but it makes other than the {n_features} features of X")
     if n_features > MOST_FEATURES:
-        raise ValueError(
-            f"X has {n_features} features, but at most {MOST_FEATURES} can be compared: reduce them first, "
-            "for instance with scikit-learn's TruncatedSVD"
-        )
+        problem = f"X has {n_features} features, but at most {MOST_FEATURES} can be compared"
+        raise ValueError(f"{problem}: reduce them first, for instance with scikit-learn's TruncatedSVD")
     return X, preprocessor
 
 
-def check_groups(groups: Any, n_rows: int, name: str = "groups") -> IndexArray | None:
+def check_groups(groups: Any, n_rows: int) -> IndexArray | None:
     """Return the number of the group of each row, or None if none are given."""
     if groups is None:
         return None
-    values = check_labels(groups, n_rows, name)
+    values = check_labels(groups, n_rows, "groups")
     codes: IndexArray = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
     if codes.max() < 1:
-        raise ValueError(f"{name} must have at least two different values, got only {values[0]!r}")
+        raise ValueError(f"groups must have at least two different values, got only {values[0]!r}")
     return codes
 
 

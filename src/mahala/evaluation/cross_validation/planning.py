@@ -9,7 +9,7 @@ import numpy as np
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.scaling import Scaling
 from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
-from mahala.evaluation.cross_validation.leaderboard_lines import percent
+from mahala.evaluation.cross_validation.leaderboard import percent
 from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
 from mahala.evaluation.cross_validation.measuring import usual_neighbors
 from mahala.evaluation.cross_validation.panel import check_learners, default_panel, left_out, named_learners

@@ -97,10 +97,8 @@ def possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes:
     single = [name for name, count in zip(classes, counts, strict=True) if count < 2]
     if single:
         named = ", ".join(map(repr, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
-        raise ValueError(
-            f"the labels y must have at least two rows of each class, to train and to test, but have one of {named}: "
-            "drop these rows or merge classes"
-        )
+        needed = "at least two rows of each class, to train and to test"
+        raise ValueError(f"the labels y must have {needed}, but have one of {named}: drop these rows or merge classes")
     least = int(counts.min())
     if least < folds:
         name = classes[int(counts.argmin())]
@@ -119,9 +117,8 @@ def sample_of(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> Ind
         for members in (np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1))
     ]
     rows = np.sort(np.concatenate(chosen))
-    notes.append(
-        f"A sample of {len(rows):,} of the {len(codes):,} rows was compared, with the same share of each class."
-    )
+    sample = f"A sample of {len(rows):,} of the {len(codes):,} rows"
+    notes.append(f"{sample} was compared, with the same share of each class.")
     return rows
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from mahala.data.labels import possible_leaks
 from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
-from mahala.evaluation.cross_validation.leaderboard import Leaderboard
-from mahala.evaluation.cross_validation.leaderboard_lines import p_text, percent, points
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard, p_text, percent, points
 from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
 from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.evaluation.cross_validation.splits import group_column, parts_of

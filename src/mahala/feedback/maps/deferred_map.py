@@ -1,7 +1,5 @@
 """DeferredMap: the matrix of a map that is learned query by query, and the mean of all models, changed in blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -24,12 +22,9 @@ class DeferredMap:
     """
 
     def __init__(self, n_features: int, max_memory: float | None) -> None:
-        check_room(
-            16.0 * n_features**2,
-            max_memory,
-            f"a full matrix of {n_features} × {n_features} features",
-            "raise max_memory of the adapter's learner, or use vectors of fewer features",
-        )
+        what = f"a full matrix of {n_features} × {n_features} features"
+        advice = "raise max_memory of the adapter's learner, or use vectors of fewer features"
+        check_room(16.0 * n_features**2, max_memory, what, advice)
         self.M, self.L = np.eye(n_features), np.zeros((n_features, n_features))
         self.n_steps = 0
         self._left, self._right = np.zeros((WAITING, n_features)), np.zeros((2, WAITING, n_features))
@@ -112,11 +107,11 @@ class DeferredMap:
         n = self._n_waiting
         return {}, {"M": self.M, "L": self.L, "queries": self._left[:n], "changes": self._right[:, :n]}
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
         self.M, self.L = (finite_array(arrays, name, self.M.shape) for name in ("M", "L"))
         queries = finite(array_value(arrays, "queries", np.float64, (None, len(self.M))), "queries")
         if (n := len(queries)) >= WAITING:
             raise ModelFileError(f"array 'queries' should have fewer than {WAITING} rows, found {n}")
         self._left[:n], self._right[:, :n] = queries, finite_array(arrays, "changes", (2, n, len(self.M)))
-        self._n_waiting, self.n_steps, self._products, self._scored = n, n_steps, {}, None
+        self._n_waiting, self._products, self._scored = n, {}, None

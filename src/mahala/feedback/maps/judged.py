@@ -1,7 +1,5 @@
 """Learning from judgments: passes over the judged queries, and how much of what they teach is used."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -40,7 +38,7 @@ class Search(NamedTuple):
     rows: IndexArray
 
     @classmethod
-    def of(cls, queries: Any, items: Any, judgments: Judgments, k: int) -> Search:
+    def of(cls, queries: Any, items: Any, judgments: Judgments, k: int) -> "Search":
         """Rank the items for each of the queries that have a relevant one; at least k are candidates."""
         rows = judgments.judged_queries
         dense = dense_rows(queries[rows])
@@ -201,15 +199,6 @@ def counted(update: Callable[[int, str, int], object], total: int) -> Callable[[
     return tick
 
 
-class FittedMap(NamedTuple):
-    """The number of the chosen expert, the map if it uses one, the verdict, and the values by query."""
-
-    expert: int
-    learned: Averaged | None
-    verdict: Verdict
-    values: CrossValidation
-
-
 def fit_map(
     search: Search,
     passes: Passes,
@@ -218,10 +207,11 @@ def fit_map(
     experts: FloatArray,
     folds: int,
     k: int,
-) -> FittedMap:
+) -> tuple[int, Averaged | None, Verdict, CrossValidation]:
     """Choose an expert by cross-validation over queries, and learn its map from all of them.
 
-    Expert 0 is the plain ranking, which needs no map. At most half of a map that is not shown to help is used.
+    Expert 0 is the plain ranking, which needs no map. At most half of a map that is not shown to help is used. Return
+    the number of the expert, the map if it uses one, the verdict, and the values by query.
     """
 
     def learned(rows: IndexArray) -> Averaged:
@@ -240,4 +230,4 @@ def fit_map(
         chosen = int(allowed[choose_by_bound(values[:, allowed] - values[:, :1])])
         verdict = verdict if chosen else verdict._replace(kind="does not help", share=0.0)
     by_query = CrossValidation(search.rows, values[:, 0], decision.values)
-    return FittedMap(chosen, learned(np.arange(n)) if chosen else None, verdict, by_query)
+    return chosen, learned(np.arange(n)) if chosen else None, verdict, by_query

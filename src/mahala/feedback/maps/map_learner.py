@@ -1,7 +1,5 @@
 """What learns the map of an adapter: a similarity learner, its model, and the scale of the scores seen."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -55,11 +53,8 @@ class MapLearner:
         try:
             model: Averaged = self.learner._model_in("dense", self.rule)
         except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix
-            size = str(error).partition(";")[0]
-            raise MemoryError(
-                f"{size}; raise max_memory of the adapter's learner, give it dtype='float32', or use vectors of fewer "
-                "features"
-            ) from error
+            size, less = str(error).partition(";")[0], "give it dtype='float32', or use vectors of fewer features"
+            raise MemoryError(f"{size}; raise max_memory of the adapter's learner, {less}") from error
         return model
 
     def score_page(self, x: FloatArray, items: FloatArray, learned: bool) -> FloatArray:
@@ -107,4 +102,5 @@ class MapLearner:
             setattr(self.learner, f"_{name}", min(value, LONGEST_STEP))
         self._n_scales = count_value(header, "n_scales")
         self._score = header_value({"score": None} | header, "score", float, int, type(None))
-        self.learned.set_state(header_value(header, "model", dict), arrays, count_value(header, "n_steps"))
+        self.learned.n_steps = count_value(header, "n_steps")
+        self.learned.set_state(header_value(header, "model", dict), arrays)

@@ -1,7 +1,5 @@
 """What a QueryAdapter serves, to be applied elsewhere: maps of queries, and items that are remembered for them."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -54,7 +52,7 @@ class QueryMaps:
         """Return the vector to search with."""
         return np.asarray(query @ self.matrix(query, query_id))
 
-    def plus(self, change: FloatArray) -> QueryMaps:
+    def plus(self, change: FloatArray) -> "QueryMaps":
         """Return the maps with a matrix added to both."""
         return replace(self, new=self.new + change, known=self.known + change)
 
@@ -91,7 +89,7 @@ class QueryMaps:
         return maps | {"ids": self.ids, "weights": self.weights} | remembered
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> QueryMaps:
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> "QueryMaps":
         """Return what `to_arrays` was called on, with numbers of single precision."""
         crowd, personal = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
         weights = arrays.get("weights", np.zeros(2))

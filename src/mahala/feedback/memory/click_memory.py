@@ -1,7 +1,5 @@
 """What was clicked for each query: a bounded memory of clicks and of the clicks that positions alone explain."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +10,8 @@ from numpy.typing import NDArray
 from mahala.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
 from mahala.feedback.memory.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.model_files import ModelFileError, array_value, finite_array
+from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.states import Array, Stateful
 from mahala.support.validation import is_sparse
 
 Keys = NDArray[np.uint64]
@@ -27,7 +26,7 @@ RANKS, PRIOR = 50, 5.0
 EXPECTED, LOWEST = 0.5, -0.15
 
 
-class RankRates:
+class RankRates(Stateful):
     """How often the result at each rank is clicked, whatever it is.
 
     >>> rates = RankRates()
@@ -36,6 +35,8 @@ class RankRates:
     >>> expected.round(2)
     array([0.44, 0.15])
     """
+
+    FIELDS = (Array("clicks", least=0.0), Array("shown"))
 
     def __init__(self) -> None:
         self.clicks, self.shown = np.zeros(RANKS), np.zeros(RANKS)
@@ -55,16 +56,9 @@ class RankRates:
         """
         return corrected_weights(self.clicks, self.shown, n, PRIOR, better, weights)
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as a header and arrays for a model file."""
-        return {}, {"clicks": self.clicks, "shown": self.shown}
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `get_state` returned."""
-        clicks, shown = (finite_array(arrays, name, (RANKS,)) for name in ("clicks", "shown"))
-        if (clicks < 0.0).any() or (shown < clicks * (1.0 - 1e-9)).any():
+    def _check(self) -> None:
+        if (self.shown < self.clicks * (1.0 - 1e-9)).any():
             raise ModelFileError("'clicks' should be from 0 to the number of results 'shown' at each rank")
-        self.clicks, self.shown = clicks, shown
 
 
 class Bonuses(NamedTuple):
@@ -76,7 +70,7 @@ class Bonuses(NamedTuple):
     values: NDArray[np.float32]
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Bonuses:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Bonuses":
         """Return what `_asdict` was called on; none, if the arrays are not there."""
         return cls(**arrays) if arrays else NOTHING
 
@@ -105,10 +99,9 @@ class ClickMemory:
     >>> memory = ClickMemory()
     >>> memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]))
     0.0
-    >>> memory.evidence("jazz", np.array([9, 7, 5], dtype=np.uint64))
-    array([[1.  , 0.25],
-           [0.  , 0.5 ],
-           [0.  , 0.  ]])
+    >>> memory.part("jazz")
+    (array([7, 9], dtype=uint64), array([[0.  , 0.5 ],
+           [1.  , 0.25]], dtype=float32))
     """
 
     def __init__(self, queries: int = QUERIES, items: int = ITEMS) -> None:
@@ -144,10 +137,6 @@ class ClickMemory:
         page = items, clicks, expected, weight
         self._sizes[row], agreement = add_counts(self._keys[row], self._counts[row], self._sizes[row], *page)
         return agreement
-
-    def evidence(self, key: Hashable, items: Keys) -> FloatArray:
-        """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""
-        return place_values(*self.part(key), items)
 
     def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
         """Return the items that are remembered for a query in ascending order, and the two numbers of each."""

@@ -1,7 +1,5 @@
 """Ids by their digests, and how often each was seen, for a bounded number of them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable

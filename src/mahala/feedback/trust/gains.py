@@ -1,17 +1,15 @@
 """Gains over the plain ranking: by query in a cross-validation, and in a stream."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from mahala.judge import ROUNDING, Kind, Verdict
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.model_files import count_value, number_value
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.states import Integer, Number, Stateful
 
 # Fewer impressions are too few for a normal distribution.
 FEWEST_IMPRESSIONS = 20
@@ -41,8 +39,10 @@ class CrossValidation(NamedTuple):
         return self._replace(raw=self.learned, learned=self.raw).winners(n)
 
 
-class RunningGain:
+class RunningGain(Stateful):
     """The mean of the gains in a stream so far, and their variance."""
+
+    FIELDS = (Integer("n"), Number("mean"), Number("squares", least=0.0))
 
     def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
         self.n, self.mean, self.squares = int(n), float(mean), float(squares)
@@ -76,21 +76,5 @@ class RunningGain:
         kind: Kind = "probably helps" if self.mean > 0.0 else "does not help"
         if self.mean > reach:
             kind = "shown to help"
-        return Verdict(
-            kind,
-            self.mean,
-            max(-1.0, self.low),
-            min(1.0, self.mean + reach),
-            self.n,
-            p_value,
-            measure,
-            units,
-            share=share,
-        )
-
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        return {"n": self.n, "mean": self.mean, "squares": self.squares}, {}
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self.n, self.mean = count_value(header, "n"), number_value(header, "mean")
-        self.squares = number_value(header, "squares", least=0.0)
+        low, high = max(-1.0, self.low), min(1.0, self.mean + reach)
+        return Verdict(kind, self.mean, low, high, self.n, p_value, measure, units, share=share)

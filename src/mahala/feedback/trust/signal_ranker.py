@@ -1,18 +1,14 @@
 """SignalRanker: weights of signals that are learned from clicks, and used as far as they improve the engine's order."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 from scipy.special import expit
 
 from mahala.compiled.pages import page_losses
 from mahala.feedback.trust.signals import SIGNALS, Signals, SignalWeights
 from mahala.feedback.trust.trust import Hedge, PagePairs, mixtures, prior
-from mahala.support.arrays import Arrays, FloatArray
-from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
-from mahala.support.states import prefixed, without_prefix
+from mahala.support.arrays import FloatArray
+from mahala.support.model_files import ModelFileError
+from mahala.support.states import Array, Number, Part, Stateful, Texts
 
 # The length of the first step; later ones are in proportion to 1 / sqrt(pages).
 STEP = 0.15
@@ -26,7 +22,7 @@ WINDOW = 1000
 LAST, TOTAL, SQUARES, VARIANCE, PAGES = range(5)
 
 
-class SignalRanker:
+class SignalRanker(Stateful):
     """Weights of named signals, learned from clicks, and used as far as the order of the engine is improved.
 
     The score is that of `mahala.feedback.trust.signals.SignalWeights`. For each page of which a result was clicked, the
@@ -41,6 +37,13 @@ class SignalRanker:
     >>> ranker.served().rank(page)[0]
     array([1, 0, 2])
     """
+
+    FIELDS = (
+        Texts("names"),
+        Number("n_pages", least=0.0),
+        Part("hedge"),
+        Array("table", shape=lambda state: (len(state.names), 5)),
+    )
 
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
@@ -106,21 +109,8 @@ class SignalRanker:
         spreads = np.sqrt(self.table[:, VARIANCE])
         return np.where(spreads > 0.0, spreads, 1.0)
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as a header and arrays for a model file."""
-        hedge, arrays = self.hedge.get_state()
-        header: dict[str, object] = {"names": list(self.names), "n_pages": self.n_pages, "hedge": hedge}
-        return header, {"table": self.table.copy()} | prefixed("hedge", arrays)
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `get_state` returned."""
-        names = header_value(header, "names", list)
-        if names[:2] != ["score", "similarity"] or not all(isinstance(name, str) for name in names):
-            raise ModelFileError("'names' should be strings, of which the first are 'score' and 'similarity'")
-        if len(names) != len(set(names)) or len(names) > SIGNALS + 1:
-            raise ModelFileError(f"'names' should be up to {SIGNALS + 1} different strings")
-        table = finite_array(arrays, "table", (len(names), 5))
-        if (table[:, SQUARES:] < 0.0).any():
+    def _check(self) -> None:
+        if self.names[:2] != ["score", "similarity"] or len(self.names) > SIGNALS + 1:
+            raise ModelFileError(f"'names' should be up to {SIGNALS + 1}, and the first are 'score' and 'similarity'")
+        if (self.table[:, SQUARES:] < 0.0).any():
             raise ModelFileError("'table' should have variances and counts of at least 0")
-        self.hedge.set_state(header_value(header, "hedge", dict), without_prefix("hedge", arrays))
-        self.names, self.table, self.n_pages = names, table, number_value(header, "n_pages", least=0.0)

@@ -1,7 +1,5 @@
 """Signals of results from another engine: their checks, and the weighted sum that is added to the engine's score."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -84,7 +82,7 @@ class SignalWeights(NamedTuple):
         return {"names": names, "weights": self.weights, "spreads": self.spreads}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> SignalWeights:
+    def from_arrays(cls, arrays: Arrays) -> "SignalWeights":
         """Return what `to_arrays` was called on; the engine's order, if the arrays are not there."""
         if not arrays:
             return ENGINE

@@ -1,10 +1,7 @@
 """How much of what was learned is used: exponential weights over mixtures with the raw scores, judged by pages."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -12,9 +9,9 @@ from mahala.compiled import pages
 from mahala.compiled.pages import exponential_weights, judge_page
 from mahala.feedback.trust.gains import RunningGain
 from mahala.judge import Verdict
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
-from mahala.support.states import prefixed, without_prefix
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.model_files import ModelFileError
+from mahala.support.states import Array, Number, Part, Stateful
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
@@ -81,7 +78,7 @@ def prior(n_experts: int, first: int = 0, weight: float = 0.5) -> FloatArray:
     return weights
 
 
-class Hedge:
+class Hedge(Stateful):
     """Exponential weights over experts whose losses are from 0 to 1.
 
     Before update t, the weights are in proportion to π_e exp(-η_t L_e), with the prior π, the loss L_e of an expert so
@@ -93,6 +90,8 @@ class Hedge:
     for every expert e. This is a bound on the loss of an expert drawn by the weights; it needs `half_life` None. With
     a half-life losses are discounted, and T is the discounted number of updates; no bound is claimed then.
     """
+
+    FIELDS = (Number("n", least=0.0), Array("prior"), Array("losses"))
 
     def __init__(self, prior: FloatArray, rate: float, half_life: float | None = None) -> None:
         self.set_prior(prior)
@@ -131,23 +130,15 @@ class Hedge:
         start = -self.logs[expert] / (self.rate * np.sqrt(8.0 * self._H))
         return float(np.sqrt(self.n) * (start + self.rate * np.sqrt(self._H / 2.0)))
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as a header and arrays for a model file."""
-        return {"n": self.n}, {"prior": self.prior, "losses": self.losses}
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `get_state` returned."""
-        prior, losses = (finite_array(arrays, name, self.prior.shape) for name in ("prior", "losses"))
-        if not ((losses >= 0.0).all() and (prior > 0.0).all() and prior.sum() < 1.5):
+    def _check(self) -> None:
+        if not ((self.losses >= 0.0).all() and (self.prior > 0.0).all() and self.prior.sum() < 1.5):
             raise ModelFileError("'losses' should be at least 0, and 'prior' should be positive weights")
-        n = number_value(header, "n", least=0.0)
-        if losses.max() > n * (1.0 + 1e-9):
-            raise ModelFileError(f"'losses' should be at most the number of updates, {n}")
-        self.set_prior(prior)
-        self.losses, self.n = losses, n
+        if self.losses.max() > self.n * (1.0 + 1e-9):
+            raise ModelFileError(f"'losses' should be at most the number of updates, {self.n}")
+        self.set_prior(self.prior)
 
 
-class Repeats:
+class Repeats(Stateful):
     """How surely the clicks on items repeat for the same query, and so how much a remembered click counts.
 
     For each page, `ClickMemory.learn` says how far its clicks agree with earlier ones. If clicks had nothing to do with
@@ -162,6 +153,8 @@ class Repeats:
     >>> round(repeats.certainty, 2), round(repeats.click_weight, 2)
     (6.02, 0.48)
     """
+
+    FIELDS = (Number("sum"), Number("squares", least=LEAST))
 
     def __init__(self, half_life: float | None) -> None:
         self.discount = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
@@ -183,16 +176,8 @@ class Repeats:
         none, full = CERTAINTY
         return CLICK_WEIGHT * min(max((self.certainty - none) / (full - none), 0.0), 1.0)
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as a header and arrays for a model file."""
-        return {"sum": self.sum, "squares": self.squares}, {}
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `get_state` returned."""
-        self.sum, self.squares = number_value(header, "sum"), number_value(header, "squares", least=LEAST)
-
-
-class Trust:
+class Trust(Stateful):
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
     New queries have two sets of weights: one for impressions before which known queries support the map, and one for
@@ -202,20 +187,21 @@ class Trust:
     queries, remembered clicks add to that as far as `repeats` and their gain on pages support it.
     """
 
+    FIELDS = (Part("hedge"), Part("_gain"), Part("_support"), Part("_memory_gain"), Part("repeats"))
+
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
-        self.hedges = {
-            name: Hedge(prior(len(self.experts), 0, FIRST[name]), rate, half_life) for name, rate in RATES.items()
-        }
-        self._gains = {kind: RunningGain() for kind in ("new", "known")}
+        n = len(self.experts)
+        self.hedge = {name: Hedge(prior(n, 0, FIRST[name]), rate, half_life) for name, rate in RATES.items()}
+        self._gain = {kind: RunningGain() for kind in ("new", "known")}
         self.cap, self.repeats = cap, Repeats(half_life)
         self._memory_gain = RunningGain()
         self._support = RunningGain()  # of the mean of all models, on known queries
 
     def prefer(self, expert: int) -> None:
         """Begin with nearly all the weight on one expert."""
-        for name in ("new", "supported", "known"):
-            self.hedges[name].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
+        for hedge in self.hedge.values():
+            hedge.set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
 
     def _name(self, kind: str) -> str:
         """Return the name of the weights by which a new or a known query is served now."""
@@ -223,7 +209,7 @@ class Trust:
 
     def shares(self, kind: str) -> FloatArray:
         """Return the shares of raw scores, mean and last model in what is served."""
-        shares: FloatArray = self.hedges[self._name(kind)].weights() @ self.experts
+        shares: FloatArray = self.hedge[self._name(kind)].weights() @ self.experts
         return shares
 
     @property
@@ -255,7 +241,7 @@ class Trust:
             share of what it was
         """
         name, certainty = self._name(kind), weight * corrected[1]
-        hedge = self.hedges[name]
+        hedge = self.hedge[name]
         click_weight = self.click_weight
         raw, mapped, loss, gain = judge_page(
             scores, _NOTHING if remembered is None else remembered, *pairs, corrected[0], self.experts, hedge.logs,
@@ -265,7 +251,7 @@ class Trust:
         hedge.count(certainty)
         if remembered is not None:
             self._memory_gain.add(certainty * gain)
-        self._gains[kind].add(raw - loss)
+        self._gain[kind].add(raw - loss)
         if kind == "known":
             self._support.add(weight * (raw - mapped))
         return loss
@@ -276,44 +262,4 @@ class Trust:
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the verdicts on the gains over the plain ranking, where there were impressions."""
-        return {kind: sums.verdict(self.learned_share(kind)) for kind, sums in self._gains.items() if sums.n}
-
-    def _parts(self) -> dict[str, Part]:
-        hedges: dict[str, Part] = {f"hedge_{kind}": hedge for kind, hedge in self.hedges.items()}
-        return (
-            hedges
-            | {f"gain_{kind}": running for kind, running in self._gains.items()}
-            | {"support": self._support, "memory_gain": self._memory_gain, "repeats": self.repeats}
-        )
-
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as a header and arrays for a model file."""
-        return packed(self._parts())
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `get_state` returned."""
-        unpack(self._parts(), header, arrays)
-
-
-class Part(Protocol):
-    """A part of an adapter whose state is in the model file."""
-
-    def get_state(self) -> tuple[dict[str, object], Arrays]: ...
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None: ...
-
-
-def packed(parts: Mapping[str, Part]) -> tuple[dict[str, object], Arrays]:
-    """Return the states of parts by name as a header, and as arrays whose names begin with that of their part."""
-    header: dict[str, object] = {}
-    arrays: Arrays = {}
-    for name, part in parts.items():
-        header[name], entries = part.get_state()
-        arrays |= prefixed(name, entries)
-    return header, arrays
-
-
-def unpack(parts: Mapping[str, Part], header: Mapping[str, object], arrays: Arrays) -> None:
-    """Restore the states of parts from what `packed` returned."""
-    for name, part in parts.items():
-        part.set_state(header_value(header, name, dict), without_prefix(name, arrays))
+        return {kind: sums.verdict(self.learned_share(kind)) for kind, sums in self._gain.items() if sums.n}

@@ -2,25 +2,27 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from mahala.metric import Metric
-from mahala.support.arrays import Arrays, FloatArray, SignArray
-from mahala.support.states import Fields, restore, to_parts
+from mahala.support.arrays import FloatArray, SignArray
+from mahala.support.states import Stateful
 
 # What each step saw and did: its signed loss p, its length τ and the label predicted before it.
 Steps = tuple[FloatArray, FloatArray, SignArray]
 
 
-class State(ABC):
+class State(Stateful, ABC):
     """A matrix that moves step by step.
 
     Comparisons pass through `prepare` and `chunks` once, then each chunk through `feed`. A chunk has an attribute `y`
     with the label of each of its steps. A rule holds the parameters of a step that may change between two steps.
+
+    Whatever a model file holds, compiled code sees valid arrays only. Those that are read-only views of a file are
+    copied before they are changed.
     """
 
-    FIELDS: ClassVar[Fields] = ()  # what a model file holds of it
-    n_steps: int
+    n_steps: int  # which a learner writes to model files, and sets before `set_state`
 
     def prepare(self, comparisons: Any, n_steps: int, complete: bool) -> Any:
         """Return the comparisons in the coordinates of the state; `complete` if they are all that `fit` takes."""
@@ -37,35 +39,17 @@ class State(ABC):
     def feed(self, chunk: Any, rule: Any, steps: Steps) -> None:
         """Take the steps of a chunk and write what they did to `steps`."""
 
-    def finish(self) -> None:  # noqa: B027  (most states have nothing to do)
+    def finish(self) -> None:
         """Leave the coordinates that `prepare` chose for all comparisons of a fit."""
 
     @abstractmethod
     def metric(self, **about: Any) -> Metric:
         """Return the state as a metric, with the feature names and the origin given in `about`."""
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return a header and arrays for a model file."""
-        return to_parts(self)
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        """Restore what `get_state` returned; whatever a file holds, compiled code sees valid arrays only.
-
-        Arrays that are read-only views of a file are copied before they are changed.
-        """
-        self.n_steps = n_steps
-        restore(self, header, arrays)
-        self._check()
-
-    def _check(self) -> None:  # noqa: B027  (most fields are independent of each other)
-        """Raise ModelFileError for fields that do not fit together."""
-
     def mix(self, states: Sequence[Any]) -> None:
         """Become the mean of states that went on from this one, each with comparisons of its own."""
-        raise ValueError(
-            "parallel_fit takes the mean of full matrices: it needs storage='dense', average=False, kernel=None and no "
-            "covariances; use partial_fit otherwise"
-        )
+        needed = "storage='dense', average=False, kernel=None and no covariances"
+        raise ValueError(f"parallel_fit takes the mean of full matrices: it needs {needed}; use partial_fit otherwise")
 
     def make_writable(self, *names: str) -> None:
         """Copy arrays that are read-only because the state was loaded as a memory map."""

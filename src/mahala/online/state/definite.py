@@ -23,12 +23,9 @@ class DefiniteState(PairState):
     n_matrices: int  # d × d matrices that a step reads and writes
 
     def __init__(self, d: int, b: float) -> None:
-        check_room(
-            8.0 * d * d * (2 if self.n_matrices > 2 else 1),
-            None,
-            f"a model of {d} features",
-            "reduce the features, for instance with TruncatedSVD, or use a learner from triplets with storage='sparse'",
-        )
+        less = "reduce the features, for instance with TruncatedSVD"
+        advice = f"{less}, or use a learner from triplets with storage='sparse'"
+        check_room(8.0 * d * d * (2 if self.n_matrices > 2 else 1), None, f"a model of {d} features", advice)
         self.b = b
         self.n_steps = 0
         self._basis: FloatArray | None = None  # of the span, as columns, while steps run there

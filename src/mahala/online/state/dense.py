@@ -55,12 +55,9 @@ class DenseState(SimilarityState):
 
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
         super().__init__(shape, start, rule, dtype)
-        check_room(
-            dense_bytes(shape, rule, dtype),
-            rule.max_memory,
-            f"a full matrix of {shape[0]} × {shape[1]} features",
-            "raise max_memory, use storage='sparse', dtype='float32' or fewer features",
-        )
+        what = f"a full matrix of {shape[0]} × {shape[1]} features"
+        advice = "raise max_memory, use storage='sparse', dtype='float32' or fewer features"
+        check_room(dense_bytes(shape, rule, dtype), rule.max_memory, what, advice)
         self.planes = np.zeros((shape[0], self.layout[0], shape[1]), dtype=self.dtype)
         diagonal = np.arange(min(shape))
         self.planes[diagonal, 0, diagonal] = self.initial[0]
@@ -232,12 +229,8 @@ def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], 
     T, rule = len(triplets), rules[-1]
     used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
     a, b, c = numbers.reshape(3, -1)
-    check_room(
-        GRAM_ROOM * len(used) ** 2,
-        rule.max_memory,
-        f"all inner products of {len(used)} rows",
-        "raise max_memory, or use another storage",
-    )
+    what, advice = f"all inner products of {len(used)} rows", "raise max_memory, or use another storage"
+    check_room(GRAM_ROOM * len(used) ** 2, rule.max_memory, what, advice)
     X = triplets.X[used].astype(np.float64)
     K = _inner_products(X)
     # Around one of the rows: whole numbers stay whole, and with them ties.

@@ -262,9 +262,8 @@ class MarginState(PairState):
 
     def _rounding(self) -> float:
         """Return the size of errors in eigenvalues: of the projections under "+", else of sums of n_steps terms."""
-        return self.mass * (
-            kernels.RTOL if self.psd == 1 else (len(self.M) + np.sqrt(self.n_steps)) * np.finfo(float).eps
-        )
+        terms = len(self.M) + np.sqrt(self.n_steps)
+        return self.mass * (kernels.RTOL if self.psd == 1 else terms * np.finfo(float).eps)
 
     def _grow(self, d: int) -> None:
         """Add directions in which nothing was learned yet: M is zero there, R is 1/σ."""
@@ -295,14 +294,14 @@ class MarginState(PairState):
             arrays |= prefixed("kernel", kernel_arrays)
         return header, arrays
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         if self.kernel_map is not None:
             loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), without_prefix("kernel", arrays))
             if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
                 raise ModelFileError("its kernel is not the one that its parameters name")
             self.kernel_map = loaded
             self.M = np.zeros((loaded.dimension, loaded.dimension))
-        super().set_state(header, arrays, n_steps)
+        super().set_state(header, arrays)
 
     def _check(self) -> None:
         if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
@@ -331,9 +330,8 @@ class MarginState(PairState):
         R = self._R or SymmetricMatrix(np.zeros(padded_shape(V.shape[1])))
         while True:
             matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=False)
-            self.b, done, why = kernels.stream_psd(
-                V, y, *matrices, self.tuning, self.b, rule.step, rule.min_step, *steps
-            )
+            arguments: Any = self.tuning, self.b, rule.step, rule.min_step, *steps
+            self.b, done, why = kernels.stream_psd(V, y, *matrices, *arguments)
             if why == kernels.PROJECT:
                 self.M, self.b = self.constrained()
             if why:
@@ -363,9 +361,8 @@ class MarginState(PairState):
         R[:, :d] = inverse
         self._R = SymmetricMatrix(R)
         self.tuning[kernels.CORRECTIONS] = self.tuning[kernels.WASTE] = 0.0
-        self.tuning[kernels.NORM] = (
-            blas.dnrm2(self.M.ravel()) if d else 0.0
-        )  # whose squares neither overflow nor vanish
+        # Its squares neither overflow nor vanish.
+        self.tuning[kernels.NORM] = blas.dnrm2(self.M.ravel()) if d else 0.0
         return self._R
 
 
@@ -380,13 +377,9 @@ def first_state(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | N
 def check_memory(d: int, psd: int) -> None:
     """Raise MemoryError if this machine cannot hold the model."""
     if d > LARGE_DIMENSION:
-        check_room(
-            8.0 * d * d * (2 if psd == 1 else 1),
-            None,
-            f"a model of {d} features",
-            "reduce the features, for instance with TruncatedSVD, or use kernel='linear', whose model grows with the "
-            "points compared",
-        )
+        less = "reduce the features, for instance with TruncatedSVD"
+        advice = f"{less}, or use kernel='linear', whose model grows with the points compared"
+        check_room(8.0 * d * d * (2 if psd == 1 else 1), None, f"a model of {d} features", advice)
 
 
 def padded_shape(d: int) -> tuple[int, int]:

@@ -320,9 +320,9 @@ class SimilarityState(State):
         header, arrays = super().get_state()
         return header | {"storage": self.storage, "n_item_features": self.shape[1]}, arrays
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         exempts = self.penalty[1]
-        super().set_state(header, arrays, n_steps)
+        super().set_state(header, arrays)
         if self.penalty[1] != exempts:
             raise ModelFileError(f"header entry 'exempt_diagonal' should be {exempts}, as the penalty says")
 

@@ -118,13 +118,10 @@ class SparseState(SimilarityState):
         n_words = (D + 63) // 64
         rooms, slots = pattern.count_pattern(by_column, by_anchor, items, n_words)
         n_payload = (rooms + 1) * self.layout[0]
-        check_room(
-            n_payload * self.dtype.itemsize + 16.0 * slots,
-            self.max_memory,
-            f"what {len(anchor)} triplets can touch of a matrix of {self.shape[0]} × {self.shape[1]} features",
-            "raise max_memory, use dtype='float32', fewer triplets or fewer features, or feed the triplets through "
-            "partial_fit, which stores only what changes",
-        )
+        what = f"what {len(anchor)} triplets can touch of a matrix of {self.shape[0]} × {self.shape[1]} features"
+        less = "raise max_memory, use dtype='float32', fewer triplets or fewer features"
+        advice = f"{less}, or feed the triplets through partial_fit, which stores only what changes"
+        check_room(n_payload * self.dtype.itemsize + 16.0 * slots, self.max_memory, what, advice)
         self.store = self._empty_store(D, n_payload, slots)
         pattern.reserve(by_column, by_anchor, items, n_words, self.store, self.layout[0], self.initial)
 
@@ -159,34 +156,26 @@ class SparseState(SimilarityState):
         needed = float(payload) * size + 8.0 * table
         if needed > limit and self.droppable and self._drop_zeros():
             return
-        check_room(
-            needed,
-            self.max_memory,
-            f"the {self.store.tails[ENTRIES]} entries changed so far and more",
-            "raise max_memory, use dtype='float32' or fewer features",
-        )
-        self._resize(payload, table)
+        what = f"the {self.store.tails[ENTRIES]} entries changed so far and more"
+        check_room(needed, self.max_memory, what, "raise max_memory, use dtype='float32' or fewer features")
+        self._check_links(payload)
+        store = self.store
+        # In place, where the system can: no second copy of what may be half of the memory.
+        for array, length in ((store.payload, payload), (store.table, table)):
+            if len(array) != length:
+                array.resize(length, refcheck=False)
+        self.store = store._replace(links=store.payload.view(store.links.dtype))
 
     def _check_links(self, n_payload: int) -> None:
         """Free room is linked by numbers as long as those of the payload."""
         if self.dtype == np.float32 and n_payload // self.layout[0] >= 2**31:
             raise MemoryError(f"{n_payload // self.layout[0]} entries are too many for dtype='float32'; use 'float64'")
 
-    def _resize(self, payload: int, table: int) -> None:
-        self._check_links(payload)
-        store = self.store
-        # In place, where the system can: no second copy of what may be half of the memory.
-        for array, size in ((store.payload, payload), (store.table, table)):
-            if len(array) != size:
-                array.resize(size, refcheck=False)
-        self.store = store._replace(links=store.payload.view(store.links.dtype))
-
     def _drop_zeros(self) -> bool:
         """Forget entries that are zero, as what is not stored; returns whether much was gained."""
         before = int(self.store.tails[PAYLOAD])
         self.settle()
-        indptr, columns, payload = self._dump(keep_zeros=False)
-        self._load(indptr, columns, payload)
+        self._load(*self._dump(keep_zeros=False))
         return int(self.store.tails[PAYLOAD]) < 0.8 * before
 
     def _dump(self, *, keep_zeros: bool = True) -> Entries:
@@ -202,12 +191,9 @@ class SparseState(SimilarityState):
         """Put entries, row by row, into a new store; what was held before is held again, whatever `max_memory`."""
         width = self.layout[0]
         rooms, slots = block_store.count_rooms(indptr, columns)
-        check_room(
-            float(rooms + 1) * width * self.dtype.itemsize + 16.0 * slots,
-            max_memory,
-            f"a matrix with {len(columns)} entries",
-            "raise max_memory or use dtype='float32'",
-        )
+        needed = float(rooms + 1) * width * self.dtype.itemsize + 16.0 * slots
+        what = f"a matrix with {len(columns)} entries"
+        check_room(needed, max_memory, what, "raise max_memory or use dtype='float32'")
         store = self._empty_store(len(indptr) - 1, (rooms + 1) * width, slots)
         if not block_store.load(store, width, indptr, columns, payload):
             raise ValueError("columns must come row by row, and in a row by blocks of 64")
@@ -271,16 +257,15 @@ class SparseState(SimilarityState):
         self._check_entries(payload.reshape(-1, width).T)
         self._load(*entries)
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         features = array_value(arrays, "features", np.int64, (None,))
-        if len(np.unique(features)) != len(features) or (
-            len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)
-        ):
+        differ = len(np.unique(features)) == len(features)
+        if not differ or (len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)):
             raise ModelFileError("array 'features' should hold different features of the model")
         if self.has_covariance:
             self.left, self.right = np.ones((2, max(len(array_value(arrays, "indptr", np.int64, (None,))) - 1, 0)))
         self.numbers[features] = np.arange(len(features))
-        super().set_state(header, arrays, n_steps)
+        super().set_state(header, arrays)
 
     def __getstate__(self) -> dict[str, Any]:
         # The store's arrays are larger than what is in them, and may come back read-only.
