@@ -9,6 +9,11 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 FIRST = {"new": 0.9, "supported": 0.6, "known": 0.75}
 
 
+def each(rows, x):
+    """Return rows @ x, row by row, so that equal rows have equal bits: a product of a matrix may round them apart."""
+    return np.array([row @ x for row in np.ascontiguousarray(rows)])
+
+
 def adapter_stream(impressions, d, rates, support):
     """Return for each impression the served vector before it, and at the end M of new queries and the losses.
 
@@ -72,7 +77,7 @@ def adapter_stream(impressions, d, rates, support):
     for x, Z, reactions, key in impressions:
         kind = name_of("known" if key in known else "new")
         served.append(x @ matrix(kind))
-        spread = np.ptp(Z @ x) if len(Z) != 2 or before is None else abs(Z[0] @ x - before)
+        spread = np.ptp(each(Z, x)) if len(Z) != 2 or before is None else abs(Z[0] @ x - before)
         before = Z[0] @ x
         size = np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1)))
         if spread > 1e-12 * size:  # else equal up to rounding, as the first scores of the same query and item are
@@ -87,26 +92,26 @@ def adapter_stream(impressions, d, rates, support):
         m, s = (np.mean(spreads), np.mean(sizes)) if spreads else (1.0, 1.0)
         span = np.ptp(reactions)
         pair_weights = np.array([(reactions[i] - reactions[j]) / span for i, j in pairs])
-        scores = np.array([Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps])
+        scores = np.array([each(Z, x) + a * (each(Z, x @ learned[name]) - each(Z, x)) for name, a in maps])
 
         page = rank_rates(len(Z))
         corrected = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
         share = corrected.sum() / pair_weights.sum()
 
         def judged(kind, scores, penalty, pairs=pairs, corrected=corrected, share=share):
-            each = np.empty(len(scores))
+            lost = np.empty(len(scores))
             for e, s_e in enumerate(scores):
                 wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
-                each[e] = np.sum(corrected * wrong) / corrected.sum()
-            each[1:] = np.minimum(each[1:] + penalty, 1.0)
-            weighted[kind] += share * weights(kind) @ each
-            losses[kind] += share * each
+                lost[e] = np.sum(corrected * wrong) / corrected.sum()
+            lost[1:] = np.minimum(lost[1:] + penalty, 1.0)
+            weighted[kind] += share * weights(kind) @ lost
+            losses[kind] += share * lost
             counts[kind] += share
 
         if kind == "known":
             sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
             added = max(click_weight(), 0.2) * m * np.maximum(sums[:, 0] - sums[:, 1] / 2, -0.15)
-            plain = weights(kind) @ scores
+            plain = each(scores.T, weights(kind))
             wrong = [[(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs] for s in (plain, plain + added)]
             memory_gains.append(share * np.subtract(*wrong) @ corrected / corrected.sum())
             wrong = [[(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs] for s in (scores[0], scores[8])]
