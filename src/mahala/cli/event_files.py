@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import mahala
 from mahala.cli.output import say
 from mahala.cli.stream import MALFORMED
-from mahala.cli.tables import open_input, with_ids
+from mahala.cli.tables import open_input, read_with_ids
+from mahala.stream.input import read_lines
 
 if TYPE_CHECKING:
     from mahala.data.event_files import Format
-    from mahala.feedback.query_adapter import QueryAdapter
 
 # Malformed lines and reasons to ignore events that are printed.
 _LINES, _REASONS = 20, 10
@@ -27,11 +29,9 @@ EventFormat = Annotated[
 
 def query_vectors(path: Path | None) -> dict[str, Any]:
     """Return the vectors of a file by their ids, which are texts or ids of queries; none without a file."""
-    from mahala.data.search_files import read_vectors
-
     if path is None:
         return {}
-    rows, ids = with_ids(*read_vectors(path))
+    rows, ids = read_with_ids(path)
     return dict(zip(ids, rows, strict=True))
 
 
@@ -46,20 +46,17 @@ def report_events(malformed: Sequence[tuple[int, str]], ignored: Counter[str]) -
 
 
 def learn_events(
-    adapter: QueryAdapter,
+    adapter: mahala.QueryAdapter,
     events: Path,
     event_format: Format | None,
     items: Path,
     queries: Path | None,
     max_errors: int | None,
-    facts: dict[str, Any],
-) -> None:
-    """Learn from the impressions of a file of events, and add what to tell of it to the facts."""
+) -> dict[str, int]:
+    """Learn from the impressions of a file of events; return how many lines and events were not used."""
     from mahala.data.event_files import read_events
-    from mahala.data.search_files import read_vectors
-    from mahala.stream.input import read_lines
 
-    X, ids = with_ids(*read_vectors(items))
+    X, ids = read_with_ids(items)
     rows, vectors = {id: row for row, id in enumerate(ids)}, query_vectors(queries)
     with open_input(events) as file:
         read = read_events(read_lines(file), event_format)
@@ -79,8 +76,7 @@ def learn_events(
         raise ValueError(f"{len(read.malformed)} malformed lines, but --max-errors is {max_errors}: nothing written")
     if not adapter.__sklearn_is_fitted__():
         raise ValueError(f"--events {events} has no impressions to learn from")
-    counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_, "ignored": adapter.n_ignored_}
-    facts |= counts | {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
+    return {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
 
 
 def import_event_file(
@@ -92,11 +88,8 @@ def import_event_file(
     encoder: Callable[[str], Any] | None,
 ) -> None:
     """Write a file of events to the log of a collection, and print what became of them."""
-    import functools
-
     from mahala.serve.event_import import import_events
     from mahala.serve.service import Service
-    from mahala.stream.input import read_lines
 
     vectors = query_vectors(queries)
     with Service(database, learn=False) as service, open_input(path) as file:

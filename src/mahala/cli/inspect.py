@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+import mahala
 from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
 from mahala.cli.output import Json, bar, escape, fact_grid, show, terminal
 from mahala.cli.tables import show_columns
-
-if TYPE_CHECKING:
-    from mahala.learner import Learner
-    from mahala.metric import Metric
 
 # Widths of the longest bar and of a line without bars.
 _BAR, _BARE = 40, 40
@@ -42,9 +40,7 @@ def inspect(
     show(_facts(*load_model(model), top), as_json, lambda facts: _parts(facts, model))
 
 
-def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
-    import numpy as np
-
+def _facts(metric: mahala.Metric, learner: Any, top: int) -> dict[str, Any]:
     origin = metric.origin or {}
     values = spectrum(metric)
     kernel_map = getattr(metric, "kernel_map", None)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PORT = 8417
 Collection = Annotated[str, typer.Argument(metavar="COLLECTION")]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER")]
 
 
 class _Default(TyperGroup):
@@ -239,7 +238,9 @@ def report(
 
 
 @app.command("export", cls=Command)
-def export(collection: Collection, folder: Folder, database: Database = DATABASE) -> None:
+def export(
+    collection: Collection, folder: Annotated[Path, typer.Argument(metavar="FOLDER")], database: Database = DATABASE
+) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     check_extra()
     from mahala.serve.store.collection_store import Store
