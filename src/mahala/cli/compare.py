@@ -23,6 +23,7 @@ from mahala.support.validation import class_codes
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
+    from mahala.evaluation import Leaderboard
     from mahala.learner import Learner
     from mahala.report.chart_data import Shown
 
@@ -171,7 +172,7 @@ def compare(
 
 
 def _writers(
-    board: mahala.evaluation.Leaderboard,
+    board: Leaderboard,
     chosen: dict[str, Learner],
     table: Table,
     seconds: float | None,
@@ -258,11 +259,7 @@ def _commands(data: str, label: str | None, path: Path) -> list[str]:
 
 
 def _shown(
-    board: mahala.evaluation.Leaderboard,
-    chosen: dict[str, Learner],
-    table: Table,
-    model: mahala.MahalanobisMetric,
-    seconds: float | None,
+    board: Leaderboard, chosen: dict[str, Learner], table: Table, model: mahala.MahalanobisMetric, seconds: float | None
 ) -> Shown | None:
     """Return the metric that the figures show: the winner, or the best learner if the Euclidean distance wins."""
     from mahala.evaluation.compare import held_out

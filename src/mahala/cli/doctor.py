@@ -52,8 +52,10 @@ def warm_up(as_json: Json = False) -> None:
 
         mahala warm-up
     """
+    from mahala import warming
+
     with task_bar("Compiling", sys.stderr.isatty()) as update:
-        n = mahala.warm_up(update)
+        n = warming.warm_up(update)
     done = f"{n} functions compiled in {COMPILING.seconds:.0f} s"
     facts = {"compiled": n, "seconds": COMPILING.seconds}
     show(facts, as_json, done if n else "nothing to compile: all functions are in the cache")

@@ -54,7 +54,12 @@ def teach(
         titles, n = names.read_text(encoding="utf-8").splitlines(), len(titles)
         if len(titles) != n:
             raise ValueError(f"--names must have a line for each of the {n} items, but {names} has {len(titles)}")
-    teacher = _teacher(model, rows, items, seed)
+    if not model.exists() or model.stat().st_size == 0:
+        teacher = mahala.Teacher(rows, random_state=seed)
+    else:
+        teacher = mahala.Teacher.load(model)
+        if not np.array_equal(teacher.X, np.asarray(rows, dtype=teacher.X.dtype)):
+            raise ValueError(f"--model {model} was taught about other vectors than those of {items}: name another file")
     counts = _ask(teacher, titles, model)
     files = {model: teacher.save}
     if metric is not None:
@@ -63,16 +68,6 @@ def teach(
     write_files(files)
     facts = counts | {"in_all": len(teacher.answers_), "verdict": teacher.verdict_.as_dict()}
     show(facts | {"model": str(model), "metric": None if metric is None else str(metric)}, as_json, _parts)
-
-
-def _teacher(model: Path, rows: Any, items: Path, seed: int) -> mahala.Teacher:
-    """Return the teacher in the model file, or a new one if there is none."""
-    if not model.exists() or model.stat().st_size == 0:
-        return mahala.Teacher(rows, random_state=seed)
-    teacher = mahala.Teacher.load(model)
-    if not np.array_equal(teacher.X, np.asarray(rows, dtype=teacher.X.dtype)):
-        raise ValueError(f"--model {model} was taught about other vectors than those of {items}: name another file")
-    return teacher
 
 
 def _ask(teacher: mahala.Teacher, titles: Sequence[str], model: Path) -> dict[str, int]:
