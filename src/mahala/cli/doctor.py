@@ -37,7 +37,30 @@ def doctor(as_json: Json = False) -> None:
 
         mahala doctor --json
     """
-    facts = _facts()
+    import scipy.linalg  # noqa: F401  (loads SciPy's BLAS, which can be another one than NumPy's)
+
+    from mahala.compiled.threads import n_cores, n_threads
+
+    extras = _requirements()
+    facts = {
+        "mahala": mahala.__version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in extras.pop("") if _is_installed(name)},
+        "threads": {"used": n_threads(), "cores": n_cores()},
+        "blas": [
+            {"name": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
+            for pool in threadpool_info()
+            if pool["user_api"] == "blas"
+        ],
+        "gpu": _gpu(),
+        "cache": _cache(),
+        "extras": {
+            name: {"missing": [part for part in parts if not _is_installed(part)]}
+            for name, parts in sorted(extras.items())
+        },
+        "environment": {name: text for name, text in sorted(os.environ.items()) if _VARIABLES.fullmatch(name)},
+    }
     show(facts, as_json, "\n".join(f"{name:<24}{text}" for name, text in _lines(facts)))
 
 
@@ -59,33 +82,6 @@ def warm_up(as_json: Json = False) -> None:
     done = f"{n} functions compiled in {COMPILING.seconds:.0f} s"
     facts = {"compiled": n, "seconds": COMPILING.seconds}
     show(facts, as_json, done if n else "nothing to compile: all functions are in the cache")
-
-
-def _facts() -> dict[str, Any]:
-    import scipy.linalg  # noqa: F401  (loads SciPy's BLAS, which can be another one than NumPy's)
-
-    from mahala.compiled.threads import n_cores, n_threads
-
-    extras = _requirements()
-    return {
-        "mahala": mahala.__version__,
-        "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "platform": platform.platform(),
-        "packages": {name: version(name) for name in extras.pop("") if _is_installed(name)},
-        "threads": {"used": n_threads(), "cores": n_cores()},
-        "blas": [
-            {"name": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
-            for pool in threadpool_info()
-            if pool["user_api"] == "blas"
-        ],
-        "gpu": _gpu(),
-        "cache": _cache(),
-        "extras": {
-            name: {"missing": [part for part in parts if not _is_installed(part)]}
-            for name, parts in sorted(extras.items())
-        },
-        "environment": {name: text for name, text in sorted(os.environ.items()) if _VARIABLES.fullmatch(name)},
-    }
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +11,6 @@ import typer
 
 import mahala
 from mahala.cli.output import say
-from mahala.cli.stream import MALFORMED
 from mahala.cli.tables import open_input, read_with_ids
 from mahala.stream.input import read_lines
 
@@ -77,28 +75,3 @@ def learn_events(
     if not adapter.__sklearn_is_fitted__():
         raise ValueError(f"--events {events} has no impressions to learn from")
     return {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
-
-
-def import_event_file(
-    database: str,
-    collection: str,
-    path: Path,
-    event_format: Format | None,
-    queries: Path | None,
-    encoder: Callable[[str], Any] | None,
-) -> None:
-    """Write a file of events to the log of a collection, and print what became of them."""
-    from mahala.serve.event_import import import_events
-    from mahala.serve.service import Service
-
-    vectors = query_vectors(queries)
-    with Service(database, learn=False) as service, open_input(path) as file:
-        if encoder is not None:
-            service.encoders[collection] = functools.lru_cache(10_000)(encoder)
-        done = import_events(service, collection, read_lines(file), event_format, vectors)
-    report_events(done.malformed, done.ignored)
-    say(f"Wrote {done.written:,} impressions to the log of {collection}; {done.there:,} were there before")
-    if not done.written + done.there:
-        raise ValueError(f"{path} has no impressions: see above; queries of words need --encoder or --queries")
-    if done.malformed:
-        raise typer.Exit(MALFORMED)

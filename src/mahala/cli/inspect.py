@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import mahala
 from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
 from mahala.cli.output import Json, bar, escape, fact_grid, show, terminal
@@ -37,10 +36,7 @@ def inspect(
 
         mahala inspect state.safetensors --top 3 --json
     """
-    show(_facts(*load_model(model), top), as_json, lambda facts: _parts(facts, model))
-
-
-def _facts(metric: mahala.Metric, learner: Any, top: int) -> dict[str, Any]:
+    metric, learner = load_model(model)
     origin = metric.origin or {}
     values = spectrum(metric)
     kernel_map = getattr(metric, "kernel_map", None)
@@ -71,7 +67,7 @@ def _facts(metric: mahala.Metric, learner: Any, top: int) -> dict[str, Any]:
         names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
         facts["weights"] = [{"feature": names[i], "weight": float(weights[i])} for i in order]
-    return facts
+    show(facts, as_json, lambda facts: _parts(facts, model))
 
 
 def _parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:

@@ -89,7 +89,6 @@ def _head(title: str, kind: str) -> str:
 
 
 def _text_cell(text: str) -> str:
-    """Return a cell of text."""
     return f"<td data-value='{escape(text)}'>{escape(text)}</td>"
 
 
