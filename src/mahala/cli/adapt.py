@@ -14,12 +14,11 @@ from typing import Annotated, Any
 import typer
 
 import mahala
-from mahala.cli.event_files import EventFormat, learn_events
 from mahala.cli.models import configured, trust_text
-from mahala.cli.options import Force, Settings, check_output
+from mahala.cli.options import EventFormat, Force, Settings, check_output
 from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, write_files
 from mahala.cli.stream import MALFORMED, report_malformed
-from mahala.cli.tables import open_input, read_collection, read_items
+from mahala.cli.tables import open_input, query_vectors, read_collection, read_items, read_with_ids, report_events
 from mahala.stream.input import read_lines
 from mahala.support.display import task_bar
 
@@ -112,7 +111,7 @@ def adapt(
             if clicks is not None:
                 unused = _from_clicks(adapter, clicks, items, features, max_errors, place)
             elif events is not None and items is not None:
-                unused = learn_events(adapter, events, event_format, items, queries, max_errors)
+                unused = _from_events(adapter, events, event_format, items, queries, max_errors)
                 adapter.save(place)
             counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_}
             facts.update(counts | {"ignored": adapter.n_ignored_} | unused)
@@ -212,6 +211,40 @@ def _from_clicks(
     if not learning.save():
         raise ValueError(f"--clicks {clicks} has no impressions to learn from")
     return {"malformed": malformed}
+
+
+def _from_events(
+    adapter: mahala.QueryAdapter,
+    events: Path,
+    event_format: EventFormat,
+    items: Path,
+    queries: Path | None,
+    max_errors: int | None,
+) -> dict[str, int]:
+    """Learn from the impressions of a file of events; return how many lines and events were not used."""
+    from mahala.data.event_files import read_events
+
+    X, ids = read_with_ids(items)
+    rows, vectors = {id: row for row, id in enumerate(ids)}, query_vectors(queries)
+    with open_input(events) as file:
+        read = read_events(read_lines(file), event_format)
+    for shown, page in read.impressions(rows, vectors):
+        query = shown.query
+        x = X[rows[query["item"]]] if query.get("item") in rows else query.get("vector")
+        if x is None:
+            read.ignored["the query has no vector: give one by --queries, with its text or id as the id"] += 1
+            continue
+        clicked = X[[rows[item] for item in page.items]]
+        try:
+            adapter.learn_one(x, clicked, page.values, query_id=query.get("id"), user=page.user)
+        except (TypeError, ValueError, OverflowError) as error:  # a vector of an event that is none
+            read.ignored[f"the query cannot be used: {error}"] += 1
+    report_events(read.malformed, read.ignored)
+    if max_errors is not None and len(read.malformed) > max_errors:
+        raise ValueError(f"{len(read.malformed)} malformed lines, but --max-errors is {max_errors}: nothing written")
+    if not adapter.__sklearn_is_fitted__():
+        raise ValueError(f"--events {events} has no impressions to learn from")
+    return {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
 
 
 def _page(adapter: mahala.QueryAdapter, names: Sequence[str], queries: str, items: str, output: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # Classes that are made of a label that is a number, and the most columns that are listed.
 _BINS, _SHOWN = 4, 25
+# Malformed lines and reasons to ignore events that are printed.
+_LINES, _REASONS = 20, 10
 
 
 def read_rows(data: str, metric: mahala.Metric, *, items: bool = False, **reading: Any) -> Table:
@@ -139,6 +142,24 @@ def read_with_ids(path: Path) -> tuple[Any, list[str]]:
     """Return the vectors of a file and their ids as text, row numbers if there are none."""
     rows, ids = mahala.data.read_vectors(path)
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
+
+
+def query_vectors(path: Path | None) -> dict[str, Any]:
+    """Return the vectors of a file by their ids, which are texts or ids of queries; none without a file."""
+    if path is None:
+        return {}
+    rows, ids = read_with_ids(path)
+    return dict(zip(ids, rows, strict=True))
+
+
+def report_events(malformed: Sequence[tuple[int, str]], ignored: Counter[str]) -> None:
+    """Print malformed lines, and how many events are ignored for which reasons."""
+    for number, problem in malformed[:_LINES]:
+        say(f"line {number}: {problem}", err=True)
+    if len(malformed) > _LINES:
+        say(f"{len(malformed):,} lines are malformed", err=True)
+    for reason, n in ignored.most_common(_REASONS):
+        say(f"{n:,} ignored: {reason}", err=True)
 
 
 def open_input(path: Path | None) -> AbstractContextManager[Any]:
