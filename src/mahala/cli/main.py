@@ -27,22 +27,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    compare,
-    fit,
-    transform,
-    search,
-    evaluate,
-    simulate,
-    explain,
-    adapt,
-    teach,
-    inspect,
-    stream,
-    warm_up,
-    doctor,
-)
-for command in COMMANDS:
+# In the order of --help.
+ALL = (compare, fit, transform, search, evaluate, simulate, explain, adapt, teach, inspect, stream, warm_up, doctor)
+for command in ALL:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
 

@@ -261,10 +261,11 @@ def restore(
         from mahala.serve.event_import import import_events
         from mahala.serve.service import Service
 
+        encode = None if encoder is None else functools.lru_cache(10_000)(_sentence_encoder(encoder))
         vectors = query_vectors(queries)
         with Service(database, learn=False) as service, open_input(source) as file:
-            if encoder is not None:
-                service.encoders[collection] = functools.lru_cache(10_000)(_sentence_encoder(encoder))
+            if encode is not None:
+                service.encoders[collection] = encode
             done = import_events(service, collection, read_lines(file), event_format, vectors)
         report_events(done.malformed, done.ignored)
         say(f"Wrote {done.written:,} impressions to the log of {collection}; {done.there:,} were there before")
