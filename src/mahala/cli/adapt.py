@@ -9,19 +9,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from mahala.cli.event_files import EventFormat, learn_events
+import mahala
 from mahala.cli.models import configured, trust_text
-from mahala.cli.options import Force, Settings, check_output
-from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, text_writer, write_files
+from mahala.cli.options import EventFormat, Force, Settings, check_output
+from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, write_files
 from mahala.cli.stream import MALFORMED, report_malformed
-from mahala.cli.tables import open_input, read_collection, read_items
-
-if TYPE_CHECKING:
-    from mahala.feedback.query_adapter import QueryAdapter
+from mahala.cli.tables import open_input, query_vectors, read_collection, read_items, read_with_ids, report_events
+from mahala.stream.input import read_lines
+from mahala.support.display import task_bar
 
 # Number of queries that are named because they lose or gain the most.
 _NAMED = 5
@@ -81,8 +80,6 @@ def adapt(
 
         mahala adapt --events events.jsonl --format ubi --items items.npy --queries queries.npz --output a.safetensors
     """
-    from mahala.feedback.query_adapter import QueryAdapter
-
     _check_options(
         {"qrels": qrels, "clicks": clicks, "events": events},
         {
@@ -101,7 +98,7 @@ def adapt(
         check_output(path, *suffixes, option=option, inputs=[queries, items, qrels, clicks, events], force=force)
     if len({os.path.realpath(path) for path in paths.values()}) < len(paths):
         raise ValueError(f"{' and '.join(paths)} must name different files")
-    adapter = configured(QueryAdapter(), settings or [], seed)
+    adapter = configured(mahala.QueryAdapter(), settings or [], seed)
     started = time.perf_counter()
     facts: dict[str, Any] = {}
     names: list[str] = []
@@ -110,18 +107,23 @@ def adapt(
         if qrels is not None and queries is not None and items is not None:
             names.extend(_from_judgments(adapter, queries, items, qrels, facts))
             adapter.save(place)
-        elif clicks is not None:
-            _from_clicks(adapter, clicks, items, features, max_errors, place, facts)
-        elif events is not None and items is not None:
-            learn_events(adapter, events, event_format, items, queries, max_errors, facts)
-            adapter.save(place)
+        else:
+            if clicks is not None:
+                unused = _from_clicks(adapter, clicks, items, features, max_errors, place)
+            elif events is not None and items is not None:
+                unused = _from_events(adapter, events, event_format, items, queries, max_errors)
+                adapter.save(place)
+            counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_}
+            facts.update(counts | {"ignored": adapter.n_ignored_} | unused)
         facts.update({"trust": adapter.trust_, "verdict": adapter.verdict_.as_dict()})
 
     writers: dict[Path, Callable[[Path], object]] = {output: learn}
     if metric is not None:
         writers[metric] = lambda place: adapter.metric_.save(place)
     if report is not None:
-        writers[report] = lambda place: text_writer(_page(adapter, names, str(queries), str(items), str(output)))(place)
+        writers[report] = lambda place: place.write_text(
+            _page(adapter, names, str(queries), str(items), str(output)), encoding="utf-8"
+        )
     write_files(writers)
     facts |= {"seconds": time.perf_counter() - started}
     facts |= {option.removeprefix("--"): None if path is None else str(path) for option, path in options.items()}
@@ -153,13 +155,11 @@ def _check_options(
 
 
 def _from_judgments(
-    adapter: QueryAdapter, queries: Path, items: Path, qrels: Path, facts: dict[str, Any]
+    adapter: mahala.QueryAdapter, queries: Path, items: Path, qrels: Path, facts: dict[str, Any]
 ) -> Sequence[str]:
     """Fit the adapter, add what to tell of it to the facts, and return the ids of the queries."""
-    from mahala.support.display import show_progress
-
     asked, rows, judgments, names = read_collection(queries, items, qrels)
-    with show_progress() if sys.stderr.isatty() else nullcontext():
+    with mahala.show_progress() if sys.stderr.isatty() else nullcontext():
         adapter.fit(asked, rows, judgments)
     values = adapter.cross_validation_
     gains = values.gains
@@ -182,18 +182,15 @@ def _from_judgments(
 
 
 def _from_clicks(
-    adapter: QueryAdapter,
+    adapter: mahala.QueryAdapter,
     clicks: Path,
     items: Path | None,
     features: int | None,
     max_errors: int | None,
     place: Path,
-    facts: dict[str, Any],
-) -> None:
-    """Learn from a log, write the adapter with its position, and add what to tell of it to the facts."""
-    from mahala.stream.input import read_lines
+) -> dict[str, int]:
+    """Learn from a log and write the adapter with its position; return how many lines are malformed."""
     from mahala.stream.stream import Malformed, Stream
-    from mahala.support.display import task_bar
 
     rows = None if items is None else read_items(items)
     # The file of a stream also has the position in the log, so that `mahala stream` resumes there.
@@ -213,11 +210,44 @@ def _from_clicks(
                 update(os.lseek(file.fileno(), 0, os.SEEK_CUR) // 1024, f"KiB, {number:,} impressions", size // 1024)
     if not learning.save():
         raise ValueError(f"--clicks {clicks} has no impressions to learn from")
-    counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_, "ignored": adapter.n_ignored_}
-    facts |= counts | {"malformed": malformed}
+    return {"malformed": malformed}
 
 
-def _page(adapter: QueryAdapter, names: Sequence[str], queries: str, items: str, output: str) -> str:
+def _from_events(
+    adapter: mahala.QueryAdapter,
+    events: Path,
+    event_format: EventFormat,
+    items: Path,
+    queries: Path | None,
+    max_errors: int | None,
+) -> dict[str, int]:
+    """Learn from the impressions of a file of events; return how many lines and events were not used."""
+    from mahala.data.event_files import read_events
+
+    X, ids = read_with_ids(items)
+    rows, vectors = {id: row for row, id in enumerate(ids)}, query_vectors(queries)
+    with open_input(events) as file:
+        read = read_events(read_lines(file), event_format)
+    for shown, page in read.impressions(rows, vectors):
+        query = shown.query
+        x = X[rows[query["item"]]] if query.get("item") in rows else query.get("vector")
+        if x is None:
+            read.ignored["the query has no vector: give one by --queries, with its text or id as the id"] += 1
+            continue
+        clicked = X[[rows[item] for item in page.items]]
+        try:
+            adapter.learn_one(x, clicked, page.values, query_id=query.get("id"), user=page.user)
+        except (TypeError, ValueError, OverflowError) as error:  # a vector of an event that is none
+            read.ignored[f"the query cannot be used: {error}"] += 1
+    report_events(read.malformed, read.ignored)
+    if max_errors is not None and len(read.malformed) > max_errors:
+        raise ValueError(f"{len(read.malformed)} malformed lines, but --max-errors is {max_errors}: nothing written")
+    if not adapter.__sklearn_is_fitted__():
+        raise ValueError(f"--events {events} has no impressions to learn from")
+    return {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
+
+
+def _page(adapter: mahala.QueryAdapter, names: Sequence[str], queries: str, items: str, output: str) -> str:
     from mahala.report.adaptation import adaptation
 
     table, model = shlex.quote(items), shlex.quote(output)

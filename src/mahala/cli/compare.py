@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+import mahala
 from mahala.cli import leaderboard, options
+from mahala.cli.compare_answers import compare_answers
 from mahala.cli.models import learner_named
-from mahala.cli.output import Json, Writer, provenance, records_writer, say, show, terminal, text_writer
+from mahala.cli.output import Json, Writer, provenance, records_writer, terminal, text_writer
 from mahala.cli.tables import labelled_table, show_columns, times_of, without_single_rows
+from mahala.support.display import task_bar
+from mahala.support.model_files import is_model_file
+from mahala.support.validation import class_codes
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
-    from mahala.evaluation.cross_validation.entries import Entry
-    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+    from mahala.evaluation import Leaderboard
     from mahala.learner import Learner
-    from mahala.metric import MahalanobisMetric
     from mahala.report.chart_data import Shown
 
 # The file in the output folder that keeps what is finished until all is.
@@ -105,15 +108,15 @@ def compare(
     answers that they predict, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
-    from mahala.evaluation.compare import compare as cross_validate
     from mahala.evaluation.cross_validation.panel import default_panel, members
     from mahala.evaluation.cross_validation.plan import target_of
     from mahala.evaluation.cross_validation.splits import MOST_ROWS
-    from mahala.support.display import task_bar
 
     seconds = options.seconds_of(budget, "--budget")
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
-    folder = _default_folder(name, label) if output is None else output
+    # Comparisons of two labels do not share files.
+    parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]
+    folder = Path("-".join(parts)) if output is None else output
     answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
     given = {kind: path for kind, path in answers.items() if path is not None}
     _check_folder(folder, report, [Path(data), *given.values()], force)
@@ -123,8 +126,13 @@ def compare(
             "--drop": drop, "--keep": keep, "--bins": bins, "--metric": metric != "auto",
             "--scaling": scaling != "auto",
         }  # fmt: skip
-        _compare_answers(
-            data, given, others, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
+        if len(given) > 1:
+            raise ValueError(f"give one of --triplets, --pairs and --ratings, got --{' and --'.join(given)}")
+        if refused := [name for name, value in others.items() if value]:
+            raise ValueError(f"{refused[0]} goes with rows that have labels, not with answers: leave it out")
+        ((kind, path),) = given.items()
+        compare_answers(
+            data, kind, path, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
             folder=folder, report=report, as_json=as_json,
         )  # fmt: skip
         return
@@ -144,7 +152,7 @@ def compare(
     interrupt = None
     with options.computing(device, scheduler), task_bar("Comparing", terminal(stderr=True).is_terminal) as update:
         try:
-            board: Leaderboard = cross_validate(
+            board = mahala.compare(
                 table.X, table.labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
                 n_neighbors=n_neighbors, metric=metric, scaling=scaling,
                 groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,
@@ -156,26 +164,11 @@ def compare(
     board = replace(board, columns=table.columns)
     with terminal(stderr=True).status("Fitting the winner to all rows…"):
         writers = _writers(board, chosen, table, seconds, (name, data, label, folder) if report else None)
-    files = leaderboard.write_comparison(folder, writers)
-    if interrupt is None and not board.partial:
-        (folder / CELLS).unlink(missing_ok=True)
-    show(leaderboard.as_facts(board, data, files), as_json, lambda _: leaderboard.parts(board))
-    for file in files if not as_json else ():
-        say(f"  {file}")
+    earlier = [CELLS] if interrupt is None and not board.partial else []
+    facts = leaderboard.as_facts(board, data)
+    leaderboard.finish(folder, writers, facts, leaderboard.parts(board), as_json, earlier)
     if interrupt is not None:
         raise interrupt
-
-
-def _compare_answers(data: str, given: dict[Any, Path], others: dict[str, Any], **more: Any) -> None:
-    """Compare learners by the answers in the one file that is given; `others` are options that do not go with it."""
-    from mahala.cli.compare_answers import compare_answers
-
-    if len(given) > 1:
-        raise ValueError(f"give one of --triplets, --pairs and --ratings, got --{' and --'.join(given)}")
-    if refused := [name for name, value in others.items() if value]:
-        raise ValueError(f"{refused[0]} goes with rows that have labels, not with answers: leave it out")
-    ((kind, path),) = given.items()
-    compare_answers(data, kind, path, **more)
 
 
 def _writers(
@@ -186,23 +179,19 @@ def _writers(
     page: tuple[str, str, str | None, Path] | None,
 ) -> dict[str, Writer]:
     """Return the writers of the result's files; `page` has title, data, label and folder of the report, if any."""
-    from mahala.evaluation.cross_validation.fitting import refit
     from mahala.evaluation.cross_validation.measuring import final_seconds
 
     limit, rows, labels = final_seconds(seconds), board.rows, cast(Any, table.labels)
     numbers = not board.classes
     origin = {"partial": f"{board.parts} of {board.planned} test parts"} if board.partial else {}
 
-    def fitted(entry: Entry) -> MahalanobisMetric:
-        model = refit(
+    def fitted(entry: mahala.evaluation.Entry) -> mahala.MahalanobisMetric:
+        model = mahala.evaluation.refit(
             table.X[rows], labels[rows], chosen.get(entry.name), entry.scaling, table.feature_names, seconds=limit,
             numbers=numbers,
         )  # fmt: skip
-        return replace(
-            model,
-            preprocessor=table.preprocessor,
-            origin={**(model.origin or {}), **origin, "verdict": board.verdict.kind},
-        )
+        noted = {**(model.origin or {}), **origin, "verdict": board.verdict.kind}
+        return replace(model, preprocessor=table.preprocessor, origin=noted)
 
     model = fitted(board.winner)
     writers: dict[str, Writer] = {}
@@ -225,15 +214,8 @@ def _writers(
     return writers | {leaderboard.TABLE: records_writer(board.table())}
 
 
-def _default_folder(name: str, label: str | None) -> Path:
-    """Return a folder for the data and the label, so that comparisons of two labels do not share files."""
-    return Path("-".join([name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]))
-
-
 def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -> None:
     """Raise ValueError if the files cannot be written, before the long computation."""
-    from mahala.support.model_files import is_model_file
-
     parent = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not parent.is_dir():
         raise ValueError(f"--output must name a folder, but {parent} is a file")
@@ -277,12 +259,11 @@ def _commands(data: str, label: str | None, path: Path) -> list[str]:
 
 
 def _shown(
-    board: Leaderboard, chosen: dict[str, Learner], table: Table, model: MahalanobisMetric, seconds: float | None
+    board: Leaderboard, chosen: dict[str, Learner], table: Table, model: mahala.MahalanobisMetric, seconds: float | None
 ) -> Shown | None:
     """Return the metric that the figures show: the winner, or the best learner if the Euclidean distance wins."""
     from mahala.evaluation.compare import held_out
     from mahala.report.chart_data import Shown
-    from mahala.support.validation import class_codes
 
     entry = board.winner if board.winner.learned else board.best_learner
     if entry is None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from mahala.cli.leaderboard import LEARNED, MODEL, REPORT, TABLE, write_comparison
-from mahala.cli.output import Writer, escape, provenance, records_writer, say, show, table, terminal, text_writer
-
-if TYPE_CHECKING:
-    from mahala.comparisons import Comparisons
-    from mahala.data.answer_files import Kind
-    from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
-    from mahala.metric import Metric
+import mahala
+from mahala.cli.leaderboard import LEARNED, MODEL, REPORT, TABLE, finish
+from mahala.cli.output import Writer, escape, provenance, records_writer, table, terminal, text_writer
+from mahala.support.contexts import time_limit
+from mahala.support.display import task_bar
 
 
 def compare_answers(
     items: str,
-    kind: Kind,
+    kind: Literal["triplets", "pairs", "ratings"],
     path: Path,
     *,
     by: str | None,
@@ -33,18 +30,17 @@ def compare_answers(
     as_json: bool,
 ) -> None:
     """Compare learners on answers about items, write the report, the models and the table, and show the verdict."""
-    from mahala.comparisons import Pairs, Triplets
     from mahala.data.answer_files import read_answers
     from mahala.evaluation import answer_panel
     from mahala.evaluation import compare_answers as evaluation
     from mahala.evaluation.cross_validation.measuring import final_seconds
-    from mahala.support.contexts import time_limit
-    from mahala.support.display import task_bar
 
-    X, names, preprocessor = _items(items, ids)
-    rows, values, people = read_answers(path, kind, X.shape[0], names, by=by)
-    answers: Comparisons = Triplets(X, *rows) if kind == "triplets" else Pairs(X, *rows)
-    answers = answer_panel.answers_of(answers, None if values is None else _labels(values), seed)
+    X, item_names, preprocessor = _items(items, ids)
+    rows, values, people = read_answers(path, kind, X.shape[0], item_names, by=by)
+    if values is not None and values.dtype == bool:
+        values = values * 2 - 1  # +1 for similar pairs and -1 for others
+    of_kind = mahala.Triplets if kind == "triplets" else mahala.Pairs
+    answers = answer_panel.answers_of(of_kind(X, *rows), values, seed)
     if people is not None and len(people) != len(answers):
         raise ValueError("--by goes with --triplets and --pairs: ratings become comparisons of two pairs")
     chosen = answer_panel.panel_for(answers, seed)
@@ -58,7 +54,7 @@ def compare_answers(
             callback=lambda done, total, name: update(done, name, total),
         )  # fmt: skip
 
-    def fitted(entry: AnswerEntry) -> Metric:
+    def fitted(entry: Any) -> mahala.Metric:
         with time_limit(final_seconds(seconds)):
             metric = evaluation.fit_entry(answers, board, entry, chosen.get(entry.name))
         origin = dict(metric.origin or {}) | {"verdict": board.verdict.kind}
@@ -69,35 +65,36 @@ def compare_answers(
         if board.candidate is not None:
             writers[LEARNED] = fitted(board.candidate).save
         if report:
-            from mahala.report.answers import answers_page
+            from mahala.report.adaptation import answers_page
 
             measured = provenance("compare", items)
             page = answers_page(board, title=Path(items).stem, saved=_saved(board), measured=measured)
             writers[REPORT] = text_writer(page)
-    files = write_comparison(folder, writers)
-    facts = _facts(board) | {"items": items, "answers": str(path), "files": [str(file) for file in files]}
-    show(facts, as_json, lambda _: _parts(board))
-    for file in files if not as_json else ():
-        say(f"  {file}")
-
-
-def _labels(values: Any) -> Any:
-    """Return +1 for similar pairs and -1 for others; ratings as they are."""
-    return values * 2 - 1 if values.dtype == bool else values
+    names = ("kind", "n_answers", "n_items", "n_features", "n_repeated", "agreement", "unit_rows", "folds", "notes")
+    facts = {
+        **{name: getattr(board, name) for name in (*names, "chosen", "same_chosen", "reference")},
+        "seed": board.random_state,
+        "winner": board.winner.name,
+        "verdict": board.verdict.as_dict(),
+        "same_verdict": board.same_verdict.as_dict(),
+        "entries": board.table(),
+        "items": items,
+        "answers": str(path),
+    }
+    finish(folder, writers, facts, _parts(board), as_json)
 
 
 def _items(items: str, ids: str | None) -> tuple[Any, Any, Any]:
     """Return the rows of items, their names, or None, and what made rows of a table, or None."""
     from mahala.data.datasets import read_data
-    from mahala.data.search_files import read_vectors
 
     if Path(items).suffix.lower() in (".npy", ".npz", ".parquet"):
-        return *read_vectors(items, id=ids), None
+        return *mahala.data.read_vectors(items, id=ids), None
     table = read_data(items, extra=[] if ids is None else [ids])
     return table.X, None if ids is None else table.extra[ids].tolist(), table.preprocessor
 
 
-def _saved(board: AnswerBoard) -> str:
+def _saved(board: mahala.evaluation.AnswerBoard) -> str:
     """Describe the contents of the model files."""
     what = "learned from all answers" if board.winner.learned else "the plain distance"
     text = f"model.safetensors holds {board.winner.name}, {what}."
@@ -108,20 +105,7 @@ def _saved(board: AnswerBoard) -> str:
     return f"{text} learned.safetensors holds {board.candidate.name}, which {help_text} for {which} items."
 
 
-def _facts(board: AnswerBoard) -> dict[str, Any]:
-    """Return what `--json` prints."""
-    names = ("kind", "n_answers", "n_items", "n_features", "n_repeated", "agreement", "unit_rows", "folds", "notes")
-    return {
-        **{name: getattr(board, name) for name in (*names, "chosen", "same_chosen", "reference")},
-        "seed": board.random_state,
-        "winner": board.winner.name,
-        "verdict": board.verdict.as_dict(),
-        "same_verdict": board.same_verdict.as_dict(),
-        "entries": board.table(),
-    }
-
-
-def _parts(board: AnswerBoard) -> Iterator[Any]:
+def _parts(board: mahala.evaluation.AnswerBoard) -> Iterator[Any]:
     heading, *lines = board.cells()
     result = table(["metric"], ["metric"])
     for title in heading[1:]:

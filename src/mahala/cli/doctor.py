@@ -1,13 +1,23 @@
-"""`mahala doctor`: describe the installation, for bug reports."""
+"""`mahala doctor` and `mahala warm-up`: describe the installation, and compile its functions ahead."""
 
+import importlib
 import os
+import pkgutil
+import platform
 import re
+import sys
 from collections.abc import Iterator
 from importlib.metadata import distributions, requires, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
+import mahala
 from mahala.cli.output import Json, show
+from mahala.support.contexts import COMPILING
+from mahala.support.display import task_bar
 
 # Extras that are for developers, or that only collect others.
 _NOT_SHOWN = {"all", "dev", "docs", "test"}
@@ -27,24 +37,22 @@ def doctor(as_json: Json = False) -> None:
 
         mahala doctor --json
     """
-    facts = _facts()
-    show(facts, as_json, "\n".join(f"{name:<24}{text}" for name, text in _lines(facts)))
+    import scipy.linalg  # noqa: F401  (loads SciPy's BLAS, which can be another one than NumPy's)
 
-
-def _facts() -> dict[str, Any]:
-    import platform
-
-    import mahala
     from mahala.compiled.threads import n_cores, n_threads
 
     extras = _requirements()
-    return {
+    facts = {
         "mahala": mahala.__version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
         "packages": {name: version(name) for name in extras.pop("") if _is_installed(name)},
         "threads": {"used": n_threads(), "cores": n_cores()},
-        "blas": _blas(),
+        "blas": [
+            {"name": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
+            for pool in threadpool_info()
+            if pool["user_api"] == "blas"
+        ],
         "gpu": _gpu(),
         "cache": _cache(),
         "extras": {
@@ -53,6 +61,27 @@ def _facts() -> dict[str, Any]:
         },
         "environment": {name: text for name, text in sorted(os.environ.items()) if _VARIABLES.fullmatch(name)},
     }
+    show(facts, as_json, "\n".join(f"{name:<24}{text}" for name, text in _lines(facts)))
+
+
+def warm_up(as_json: Json = False) -> None:
+    """Compile all functions ahead, once per installation and processor.
+
+    Without it, the first use of each learner takes some seconds to compile what it needs. The first run takes minutes,
+    later ones take seconds. The machine code is in Numba's cache: the folder that NUMBA_CACHE_DIR names, or else the
+    folder of the package if it is writable, or else one in the home folder.
+
+    Examples:
+
+        mahala warm-up
+    """
+    from mahala import warming
+
+    with task_bar("Compiling", sys.stderr.isatty()) as update:
+        n = warming.warm_up(update)
+    done = f"{n} functions compiled in {COMPILING.seconds:.0f} s"
+    facts = {"compiled": n, "seconds": COMPILING.seconds}
+    show(facts, as_json, done if n else "nothing to compile: all functions are in the cache")
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -84,17 +113,6 @@ def _is_installed(name: str) -> bool:
     return any(distributions(name=name))
 
 
-def _blas() -> list[dict[str, Any]]:
-    import scipy.linalg  # noqa: F401  (loads SciPy's BLAS, which can be another one than NumPy's)
-    from threadpoolctl import threadpool_info
-
-    return [
-        {"name": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
-        for pool in threadpool_info()
-        if pool["user_api"] == "blas"
-    ]
-
-
 def _gpu() -> str:
     """Return the names of the GPUs that PyTorch can use, or why there are none."""
     if find_spec("torch") is None:
@@ -109,10 +127,6 @@ def _gpu() -> str:
 
 def _cache() -> dict[str, Any]:
     """Return the folder of Numba's machine code, and what is there for the kernels of this installation."""
-    import importlib
-    import pkgutil
-    from pathlib import Path
-
     from mahala import compiled
     from mahala.compiled.jit import Kernel
 

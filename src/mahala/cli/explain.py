@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import mahala
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Model, check_row_number
 from mahala.cli.output import Json, bar, escape, show, table, terminal
 from mahala.cli.tables import read_rows
-
-if TYPE_CHECKING:
-    from mahala.metric import Metric
+from mahala.support.validation import is_sparse
 
 # Widths of the longest bar and of a line without bars; narrower terminals do not show the values of the rows.
 _BAR, _BARE = 24, 60
@@ -44,7 +43,7 @@ def explain(
     metric = load_metric(model)
     X = read_rows(data, metric, decimal=decimal, first_index=first_index).X
     rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
-    x, x2 = (_dense(X[[number]]) for number in rows)
+    x, x2 = X[rows].toarray() if is_sparse(X) else X[rows]
     explanation = metric.explain(x, x2)
     names, features = explanation.feature_names, explanation.features
     contributions = []
@@ -60,15 +59,9 @@ def explain(
     show(facts, as_json, _parts)
 
 
-def _dense(row: Any) -> Any:
-    return (row.toarray() if hasattr(row, "toarray") else row).ravel()
-
-
-def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
+def _facts(metric: mahala.Metric, x: Any, x2: Any) -> dict[str, Any]:
     """Return the learned and the plain distance or similarity of two rows."""
-    from mahala.metric import MahalanobisMetric
-
-    if not isinstance(metric, MahalanobisMetric):
+    if not isinstance(metric, mahala.MahalanobisMetric):
         plain = float(x @ x2) if metric.matrix.shape[0] == metric.matrix.shape[1] else None
         return {"kind": metric.kind, "similarity": metric.similarity(x, x2), "inner_product": plain}
     squared = metric.distance(x, x2, squared=True)

@@ -10,19 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
 
+import mahala
 from mahala.cli import options
 from mahala.cli.models import learner_named, spectrum
 from mahala.cli.output import Json, escape, fact_grid, show
 from mahala.cli.tables import check_labels, labelled_table, show_columns
+from mahala.support.contexts import stopped_by_ctrl_c
+from mahala.support.validation import is_chunked, is_sparse
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
-    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
-    from mahala.judge import Verdict
     from mahala.learner import Learner
-    from mahala.metric import Metric
 
 # Comparing all rows with each other can take longer than the fit; a sample of this size is accurate enough.
 _MOST_MEASURED = 10_000
@@ -83,12 +84,10 @@ def fit(
 
         mahala fit folder/*.parquet --label maker --learner nca --scheduler local --output wine.safetensors
     """
-    import numpy as np
     from sklearn.utils import get_tags
 
     from mahala.data.dask_files import read_in_chunks
     from mahala.data.scaling import divided, feature_scales
-    from mahala.metric import MahalanobisMetric
 
     output = Path(f"{Path(data[0].removesuffix('.gz')).stem}.safetensors") if output is None else output
     options.check_output(output, inputs=map(Path, data), force=force)
@@ -131,7 +130,7 @@ def fit(
             if stopped and hasattr(chosen, "stop_reason_"):
                 chosen.stop_reason_ = "interrupted"
             chosen.save(output)
-        elif isinstance(metric, MahalanobisMetric):
+        elif isinstance(metric, mahala.MahalanobisMetric):
             (metric if how == "none" else replace(metric, scales=scales)).learned_from(table.X).save(output)
         else:
             metric.save(output)
@@ -145,13 +144,10 @@ def fit(
 
 def _fit(learner: Learner, X: Any, y: Any) -> bool:
     """Fit a learner; return whether Ctrl-C stopped it with what it had learned."""
-    from mahala.support.contexts import stopped_by_ctrl_c
-    from mahala.support.display import show_progress
-
     try:
         # A progress bar would clutter a log file.
         with (
-            show_progress() if sys.stderr.isatty() else nullcontext(),
+            mahala.show_progress() if sys.stderr.isatty() else nullcontext(),
             stopped_by_ctrl_c(lambda: typer.echo("stopping; Ctrl-C again to stop at once", err=True)) as limit,
         ):
             learner.fit(X, y)
@@ -162,31 +158,27 @@ def _fit(learner: Learner, X: Any, y: Any) -> bool:
         return True
 
 
-def _verdict(learner: Learner, table: Table, scaling: Literal["standard", "none"], seconds: float) -> Verdict | None:
+def _verdict(learner: Learner, table: Table, scaling: Literal["standard", "none"], seconds: float) -> Any:
     """Judge a learner by cross-validation; None if that would take long, or if there are too few rows."""
-    from mahala.evaluation.compare import compare
     from mahala.online.similarity_learner import SimilarityLearner
-    from mahala.support.validation import is_chunked
 
     rows, labels = table.X, table.labels
     if labels is None or is_chunked(rows) or isinstance(learner, SimilarityLearner) or _FOLDS * seconds > _MOST_SECONDS:
         return None
     learners = {type(learner).__name__: learner}
     try:
-        board: Leaderboard = compare(
+        return mahala.compare(
             rows, labels, learners, folds=_FOLDS, repeats=1, scaling=scaling, budget=2.0 * _MOST_SECONDS,
             baselines=False, preprocessor=table.preprocessor,
-        )  # fmt: skip
+        ).verdict  # fmt: skip
     except ValueError:  # as for a class of one row
         return None
-    return board.verdict
 
 
 def _scaling(
     asked: Literal["standard", "none"] | None, learner: Learner, table: Table, state: bool
 ) -> Literal["standard", "none"]:
     from mahala.online.similarity_learner import SimilarityLearner
-    from mahala.support.validation import is_sparse
 
     bilinear = isinstance(learner, SimilarityLearner)
     if asked == "standard" and (bilinear or state):
@@ -201,9 +193,7 @@ def _scaling(
     return "none" if bilinear or state or is_sparse(table.X) else "standard"
 
 
-def _facts(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, Any]:
-    import numpy as np
-
+def _facts(learner: Learner, metric: mahala.Metric, table: Table, X: Any) -> dict[str, Any]:
     values = spectrum(metric)
     facts: dict[str, Any] = {
         "learner": type(learner).__name__,
@@ -221,27 +211,22 @@ def _facts(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, 
     return facts | _before_and_after(metric, X, table.labels)
 
 
-def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
+def _before_and_after(metric: mahala.Metric, X: Any, y: Any) -> dict[str, Any]:
     """Return the leave-one-out quality of the Euclidean distance and of the metric."""
-    import numpy as np
-
     from mahala.engine.inputs import computed
-    from mahala.evaluation.knn import knn_error
-    from mahala.evaluation.ranking import mean_average_precision
-    from mahala.metric import MahalanobisMetric
 
     n_rows = X.shape[0]
     if n_rows > _MOST_MEASURED:
         chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
         X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
     X = computed(X)
-    if isinstance(metric, MahalanobisMetric):
+    if isinstance(metric, mahala.MahalanobisMetric):
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"
-        before, after = (knn_error(m, X, y, n_neighbors=k).at(k) for m in (None, metric.projected()))
+        before, after = (mahala.knn_error(m, X, y, n_neighbors=k).at(k) for m in (None, metric.projected()))
     else:
         measure = "mean average precision"
-        before, after = (mean_average_precision(m, X, y) for m in (None, metric))
+        before, after = (mahala.evaluation.mean_average_precision(m, X, y) for m in (None, metric))
     return {"measure": measure, "rows_measured": n_rows, "before": before, "after": after}
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
 from mahala.cli.output import Json, bar, escape, fact_grid, show, terminal
 from mahala.cli.tables import show_columns
-
-if TYPE_CHECKING:
-    from mahala.learner import Learner
-    from mahala.metric import Metric
 
 # Widths of the longest bar and of a line without bars.
 _BAR, _BARE = 40, 40
@@ -39,12 +36,7 @@ def inspect(
 
         mahala inspect state.safetensors --top 3 --json
     """
-    show(_facts(*load_model(model), top), as_json, lambda facts: _parts(facts, model))
-
-
-def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
-    import numpy as np
-
+    metric, learner = load_model(model)
     origin = metric.origin or {}
     values = spectrum(metric)
     kernel_map = getattr(metric, "kernel_map", None)
@@ -75,7 +67,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
         facts["weights"] = [{"feature": names[i], "weight": float(weights[i])} for i in order]
-    return facts
+    show(facts, as_json, lambda facts: _parts(facts, model))
 
 
 def _parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:

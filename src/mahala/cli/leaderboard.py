@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mahala.cli.output import Writer, escape, table, terminal, write_files
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+import mahala
+from mahala.cli.output import Writer, escape, say, show, table, terminal, write_files
 
 # Files in the output folder.
 FILES = REPORT, MODEL, LEARNED, TABLE = "report.html", "model.safetensors", "learned.safetensors", "leaderboard.csv"
 _STYLES = {"winner": "bold", "plain": "dim"}
 
 
-def write_comparison(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
-    """Write the files of a comparison, by name; remove the learned model of an earlier one."""
+def finish(
+    folder: Path,
+    writers: Mapping[str, Writer],
+    facts: dict[str, Any],
+    parts: Iterable[Any],
+    as_json: bool,
+    earlier: Iterable[str] = (),
+) -> None:
+    """Write the files of a comparison, by name, and show its result and their paths.
+
+    The learned model of an `earlier` comparison, and other files of it, are removed if they are not written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files = {folder / name: writer for name, writer in writers.items()}
-    write_files(files, earlier=[folder / LEARNED])
-    return list(files)
+    write_files(files, earlier=[folder / name for name in (LEARNED, *earlier)])
+    show(facts | {"files": list(map(str, files))}, as_json, lambda _: parts)
+    for file in () if as_json else files:
+        say(f"  {file}")
 
 
-def saved_model(board: Leaderboard) -> str:
+def saved_model(board: mahala.evaluation.Leaderboard) -> str:
     """Describe the contents of the model file."""
     rows = "all rows" if len(board.rows) == board.n_rows else f"the {len(board.rows):,} rows of the sample"
     winner = board.winner
     what = f"{winner.name}, fitted to {rows}" if winner.learned else f"the plain distance ({winner.spoken})"
     learned = board.candidate
-    beside = (
-        f" {learned.name}, which probably helps, is in learned.safetensors." if learned not in (None, winner) else ""
-    )
-    return f"model.safetensors holds {what}; apply it to raw features.{beside}"
+    text = f"model.safetensors holds {what}; apply it to raw features."
+    if learned is None or learned is winner:
+        return text
+    return f"{text} {learned.name}, which probably helps, is in learned.safetensors."
 
 
-def as_facts(board: Leaderboard, data: str, paths: Sequence[Path]) -> dict[str, Any]:
-    """Return what `--json` prints."""
+def as_facts(board: mahala.evaluation.Leaderboard, data: str) -> dict[str, Any]:
+    """Return what `--json` prints, but the files."""
     of_data = ("classes", "majority", "majority_error", "columns")
     of_run = ("metric", "n_neighbors", "folds", "repeats", "parts", "partial", "scaling", "left_out", "notes")
     return {
@@ -53,11 +61,10 @@ def as_facts(board: Leaderboard, data: str, paths: Sequence[Path]) -> dict[str, 
         "verdict": board.verdict.as_dict(),
         "entries": board.table(),
         "baselines": [entry.numbers() for entry in board.baselines],
-        "files": [str(path) for path in paths],
     }
 
 
-def parts(board: Leaderboard) -> Iterator[Any]:
+def parts(board: mahala.evaluation.Leaderboard) -> Iterator[Any]:
     """Yield the table, notes and the verdict."""
     yield ""
     yield _table(board, terminal().width)
@@ -72,7 +79,7 @@ def parts(board: Leaderboard) -> Iterator[Any]:
     yield ""
 
 
-def _table(board: Leaderboard, width: int) -> Table:
+def _table(board: mahala.evaluation.Leaderboard, width: int) -> Any:
     from mahala.evaluation.cross_validation.leaderboard import percent
 
     # A narrow terminal has room for the numbers only.

@@ -4,21 +4,20 @@ from typing import Annotated
 
 import typer
 
+import mahala
 from mahala.cli import serve
 from mahala.cli.adapt import adapt
 from mahala.cli.compare import compare
-from mahala.cli.doctor import doctor
-from mahala.cli.evaluate import evaluate
+from mahala.cli.doctor import doctor, warm_up
+from mahala.cli.evaluate import evaluate, simulate
 from mahala.cli.explain import explain
 from mahala.cli.fit import fit
 from mahala.cli.group import Command, Group
 from mahala.cli.inspect import inspect
 from mahala.cli.search import search
-from mahala.cli.simulate import simulate
 from mahala.cli.stream import stream
 from mahala.cli.teach import teach
 from mahala.cli.transform import transform
-from mahala.cli.warm_up import warm_up
 
 app = typer.Typer(
     name="mahala",
@@ -28,31 +27,16 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    compare,
-    fit,
-    transform,
-    search,
-    evaluate,
-    simulate,
-    explain,
-    adapt,
-    teach,
-    inspect,
-    stream,
-    warm_up,
-    doctor,
-)
-for command in COMMANDS:
+# In the order of --help.
+ALL = (compare, fit, transform, search, evaluate, simulate, explain, adapt, teach, inspect, stream, warm_up, doctor)
+for command in ALL:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from mahala import __version__
-
-        typer.echo(f"mahala {__version__}")
+        typer.echo(f"mahala {mahala.__version__}")
         raise typer.Exit
 
 

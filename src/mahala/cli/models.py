@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-if TYPE_CHECKING:
-    from mahala.learner import Learner
-    from mahala.metric import Metric
-    from mahala.saved_estimator import SavedEstimator
-
-Estimator = TypeVar("Estimator", bound="SavedEstimator")
+import mahala
+from mahala.support.model_files import ModelFileError
+from mahala.support.validation import is_sparse
 
 # Computing the singular values of a larger bilinear matrix takes minutes.
 _LARGEST_DECOMPOSED = 3000
 
 
-def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Learner:
+def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Any:
     """Return a learner by its name in any case, with settings such as "C=0.1" and `seed` as its random_state."""
-    import mahala
     from mahala.learner import Learner
     from mahala.saved_estimator import estimator_names, kind_named
 
-    def kind_of(exact: str) -> type[Learner] | None:
+    def kind_of(exact: str) -> Any:
         kind = kind_named(exact)
         return kind if kind is not None and issubclass(kind, Learner) else None
 
@@ -40,7 +37,7 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
     return configured(kind(), settings, seed)
 
 
-def configured(learner: Estimator, settings: Sequence[str], seed: int | None = None) -> Estimator:
+def configured(learner: Any, settings: Sequence[str], seed: int | None = None) -> Any:
     """Return a learner after changing its parameters by settings such as "C=0.1", and `seed` as its random_state."""
     parameters = learner.get_params(deep=False)
     given = {}
@@ -62,19 +59,15 @@ def configured(learner: Estimator, settings: Sequence[str], seed: int | None = N
     return learner
 
 
-def load_metric(path: Path) -> Metric:
+def load_metric(path: Path) -> mahala.Metric:
     """Return the metric of a model file that holds a metric or a learner."""
     return load_model(path)[0]
 
 
-def load_model(path: Path) -> tuple[Metric, Learner | None]:
-    """Return the metric of a model file, and the learner if the file holds one."""
-    from mahala.metric import Metric
-    from mahala.saved_estimator import load
-    from mahala.support.model_files import ModelFileError
-
-    model = load(path)
-    if isinstance(model, Metric):
+def load_model(path: Path) -> tuple[mahala.Metric, Any]:
+    """Return the metric of a model file, and the learner if the file holds one, or None."""
+    model = mahala.load(path)
+    if isinstance(model, mahala.Metric):
         return model, None
     try:
         return model.metric_, model
@@ -82,12 +75,9 @@ def load_model(path: Path) -> tuple[Metric, Learner | None]:
         raise ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 
 
-def spectrum(metric: Metric) -> Any:
+def spectrum(metric: mahala.Metric) -> Any:
     """Return the eigenvalues (bilinear: singular values), or None if computing them would take too long."""
-    from mahala.metric import BilinearMetric
-    from mahala.support.validation import is_sparse
-
-    is_large = isinstance(metric, BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
+    is_large = isinstance(metric, mahala.BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
     return None if is_large or is_sparse(metric.matrix) else metric.spectrum
 
 
@@ -96,9 +86,7 @@ def trust_text(trust: Mapping[str, float]) -> str:
     return ", ".join(f"{share:.2f} for {kind} queries" for kind, share in trust.items())
 
 
-def _nearest(name: str, names: Any) -> str:
-    from difflib import get_close_matches
-
+def _nearest(name: str, names: Iterable[str]) -> str:
     lower = {other.lower(): other for other in names}
     near = [lower[match] for match in get_close_matches(name.lower(), lower, n=2)]
     return f" (did you mean {' or '.join(near)}?)" if near else ""

@@ -9,6 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
+import mahala
+from mahala.support.model_files import is_model_file
+
 LabelledData = Annotated[
     str,
     typer.Argument(
@@ -33,25 +36,22 @@ Scheduler = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler, or local for processes on this machine.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files, also those that mahala did not write.")]
+EventFormat = Annotated[
+    Literal["mahala", "ubi", "metarank"] | None,
+    typer.Option("--format", help="Of events: mahala, ubi or metarank; by default, their fields tell."),
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option(help=MODEL_HELP)]
-Queries = Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")]
-Items = Annotated[Path, typer.Option(help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
-Qrels = Annotated[
-    Path, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
-]
 
 # The line that marks a file as a report of mahala.
-GENERATOR = '<meta name="generator" content="mahala">'
+GENERATOR = b'<meta name="generator" content="mahala">'
 
 
 @contextmanager
 def computing(device: str | None, scheduler: str | None) -> Iterator[None]:
     """A context in which sums are computed on a device, and what runs in parallel on a cluster of Dask."""
-    from mahala.support.parameters import config_context, get_config
-
-    with config_context(engine=device or get_config()["engine"]):
+    with mahala.config_context(engine=device or mahala.get_config()["engine"]):
         if scheduler is None:
             yield
             return
@@ -101,17 +101,11 @@ def check_output(
         raise ValueError(f"{option} is {path}, but there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{option} is {path}, but the folder {path.parent} is not writable")
-    if not force and not _replaceable(path):
-        raise ValueError(
-            f"{option} is {path}, which exists and is not a model or report of mahala: "
-            "name another file, or give --force to replace it"
-        )
-
-
-def _replaceable(path: Path) -> bool:
-    from mahala.support.model_files import is_model_file
-
-    if not path.exists() or path.stat().st_size == 0 or is_model_file(path):
-        return True
+    if force or not path.exists() or path.stat().st_size == 0 or is_model_file(path):
+        return
     with path.open("rb") as file:
-        return GENERATOR.encode() in file.read(1000)
+        if GENERATOR not in file.read(1000):
+            raise ValueError(
+                f"{option} is {path}, which exists and is not a model or report of mahala: "
+                "name another file, or give --force to replace it"
+            )

@@ -1,7 +1,5 @@
 """Output of the commands: show results as text or JSON, and write files; text from files is made safe first."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -11,19 +9,14 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from mahala.support.files import whole_file
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 Writer = Callable[[Path], object]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
-
 
 # Characters that control a terminal, or change the direction of the text around them.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -52,13 +45,12 @@ def say(text: str, err: bool = False) -> None:
     typer.echo(printable(text), err=err)
 
 
-def terminal(stderr: bool = False) -> Console:
+def terminal(stderr: bool = False) -> Any:
     """Return a console of Rich that makes all text printable."""
     from rich.console import Console
-    from rich.text import Text
 
     class Safe(Console):
-        def render_str(self, text: str, *args: Any, **options: Any) -> Text:
+        def render_str(self, text: str, *args: Any, **options: Any) -> Any:
             return super().render_str(printable(text), *args, **options)
 
     return Safe(stderr=stderr, highlight=False)
@@ -76,7 +68,7 @@ def show(facts: dict[str, Any], as_json: bool, text: str | Callable[[dict[str, A
             console.print(part)
 
 
-def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Table:
+def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Any:
     """Return lines of a name in bold and what is said of it, in Rich's markup; those with None are left out."""
     from rich.table import Table
 
@@ -88,7 +80,7 @@ def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Table:
     return grid
 
 
-def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> Table:
+def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> Any:
     """Return a table to add rows to; columns whose titles are in `text` are folded, the others hold numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

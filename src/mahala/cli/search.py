@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+import mahala
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
 from mahala.cli.output import csv_writer, escape, print_json, show, table, terminal, write_files
 from mahala.cli.tables import read_rows
 from mahala.support.arrays import slices
 
-if TYPE_CHECKING:
-    from mahala.metric import Metric
-
 # Number of queries whose distances are computed at a time.
 _BLOCK = 256
-
 
 # A query, and the row numbers, labels (or None) and scores of the items nearest to it, nearest first.
 Result = tuple[int, list[int], list[Any] | None, list[float]]
@@ -50,8 +48,6 @@ def search(
 
         mahala search items.npy --queries queries.npy --model m.safetensors -k 5 --json
     """
-    from mahala.metric import MahalanobisMetric
-
     if (queries is None) == (not row):
         raise ValueError("give either --queries (a table) or --row (a row number of ITEMS)")
     if output is not None:
@@ -67,7 +63,7 @@ def search(
         assert queries is not None, "either is given"
         asked = read_rows(queries, metric, decimal=decimal, first_index=first_index).X
         numbers = list(range(asked.shape[0]))
-    score = "distance" if isinstance(metric, MahalanobisMetric) else "similarity"
+    score = "distance" if isinstance(metric, mahala.MahalanobisMetric) else "similarity"
     results = _find(metric, asked, numbers, items_read.X, items_read.labels, k, exclude_self=bool(row))
     label_title = [] if items_read.labels is None else ["label"]
     if output is not None:
@@ -89,12 +85,8 @@ def search(
 
 
 def _find(
-    metric: Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, exclude_self: bool
+    metric: mahala.Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, exclude_self: bool
 ) -> Iterator[Result]:
-    import numpy as np
-
-    from mahala.metric import MahalanobisMetric
-
     n_items = items.shape[0]
     k = min(k, n_items - exclude_self)
     if k == 0:
@@ -108,7 +100,7 @@ def _find(
             is_query[~is_query.any(axis=1), -1] = True
             order = order[~is_query].reshape(len(order), k)
         left, right = block[np.repeat(np.arange(len(names)), k)], items[order.ravel()]
-        compare = metric.distance if isinstance(metric, MahalanobisMetric) else metric.similarity
+        compare = metric.distance if isinstance(metric, mahala.MahalanobisMetric) else metric.similarity
         scores = compare(left, right).reshape(order.shape)
         for name, rows, values in zip(names.tolist(), order, scores, strict=True):
             yield name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist()

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from mahala.cli.event_files import EventFormat, import_event_file
 from mahala.cli.group import Command
-from mahala.cli.output import Json, say
+from mahala.cli.options import EventFormat
+from mahala.cli.output import say
 from mahala.cli.serve_keys import DATABASE, Database, check_extra, keys
-from mahala.cli.serve_report import print_report, set_control
+from mahala.cli.serve_report import report, set_control
+from mahala.cli.stream import MALFORMED
+from mahala.cli.tables import open_input, query_vectors, report_events
+from mahala.stream.input import read_lines
 
 if TYPE_CHECKING:
     import socket
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
 PORT = 8417
 Collection = Annotated[str, typer.Argument(metavar="COLLECTION")]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER")]
 
 
 class _Default(TyperGroup):
@@ -48,7 +50,6 @@ class Setup(NamedTuple):
     images: dict[str, Path]
 
     def apply(self, service: Service) -> None:
-        """Apply the settings to a service."""
         service.images |= self.images
         if self.demo:
             _add_demo(service)
@@ -224,22 +225,13 @@ def _serve_again(
         _serve(service, settings, bound)
 
 
-@app.command("report", cls=Command)
-def report(
-    collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]")] = None,
-    database: Database = DATABASE,
-    as_json: Json = False,
-) -> None:
-    """Print the gain of learning: what people did with the learned ranking and with the plain one.
-
-    It needs a control share: `mahala serve --control 0.1`.
-    """
-    check_extra()
-    print_report(collection, database, as_json)
+app.command("report", cls=Command)(report)
 
 
 @app.command("export", cls=Command)
-def export(collection: Collection, folder: Folder, database: Database = DATABASE) -> None:
+def export(
+    collection: Collection, folder: Annotated[Path, typer.Argument(metavar="FOLDER")], database: Database = DATABASE
+) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     check_extra()
     from mahala.serve.store.collection_store import Store
@@ -266,8 +258,21 @@ def restore(
     """
     check_extra()
     if not source.is_dir():
-        encode = None if encoder is None else _sentence_encoder(encoder)
-        import_event_file(database, collection, source, event_format, queries, encode)
+        from mahala.serve.event_import import import_events
+        from mahala.serve.service import Service
+
+        encode = None if encoder is None else functools.lru_cache(10_000)(_sentence_encoder(encoder))
+        vectors = query_vectors(queries)
+        with Service(database, learn=False) as service, open_input(source) as file:
+            if encode is not None:
+                service.encoders[collection] = encode
+            done = import_events(service, collection, read_lines(file), event_format, vectors)
+        report_events(done.malformed, done.ignored)
+        say(f"Wrote {done.written:,} impressions to the log of {collection}; {done.there:,} were there before")
+        if not done.written + done.there:
+            raise ValueError(f"{source} has no impressions: see above; queries of words need --encoder or --queries")
+        if done.malformed:
+            raise typer.Exit(MALFORMED)
         return
     for option, value in {"--format": event_format, "--queries": queries, "--encoder": encoder}.items():
         if value is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from mahala.cli.output import escape, show, table
+import typer
+
+from mahala.cli.output import Json, escape, show, table
+from mahala.cli.serve_keys import DATABASE, Database, check_extra
 
 if TYPE_CHECKING:
     from mahala.serve.service import Service
@@ -22,8 +25,16 @@ def set_control(service: Service, collection: str | None, share: float, interlea
         service.configure(name, settings | {"control": {"share": share, "mode": mode}})
 
 
-def print_report(collection: str | None, database: str, as_json: bool) -> None:
-    """Print the report of a collection, or of all collections."""
+def report(
+    collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]")] = None,
+    database: Database = DATABASE,
+    as_json: Json = False,
+) -> None:
+    """Print the gain of learning: what people did with the learned ranking and with the plain one.
+
+    It needs a control share: `mahala serve --control 0.1`.
+    """
+    check_extra()
     from mahala.serve.experiment.report import control_report
     from mahala.serve.store.collection_store import Store
 

@@ -11,18 +11,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import mahala
 from mahala.cli.group import BROKEN_PIPE, forget_output, with_options
 from mahala.cli.models import configured, learner_named
 from mahala.cli.options import Settings
 from mahala.cli.output import say
 from mahala.cli.tables import open_input, read_items
-
-if TYPE_CHECKING:
-    from mahala.stream.stream import Malformed, Stream
+from mahala.stream.input import LONGEST, read_lines
+from mahala.support.files import only_writer
 
 # Exit codes: too many malformed lines, and some malformed lines.
 INVALID, MALFORMED = 2, 3
@@ -37,7 +37,7 @@ def stream(
     features: Annotated[int | None, typer.Option(help="Number of features, if points are objects.", min=1)] = None,
     new_input: Annotated[bool, typer.Option("--new-input", help="Learn from the first line of another input.")] = False,
     new_items: Annotated[bool, typer.Option("--new-items", help="Accept other --items than before.")] = False,
-    max_line: Annotated[int, typer.Option(help="Longer lines, in bytes, are malformed.", min=1)] = 2**24,
+    max_line: Annotated[int, typer.Option(help="Longer lines, in bytes, are malformed.", min=1)] = LONGEST,
     checkpoint_every: Annotated[int, typer.Option(help="Maximum number of lines between checkpoints.", min=1)] = 10_000,
     checkpoint_seconds: Annotated[float, typer.Option(help="Maximum seconds between checkpoints.", min=0.0)] = 30.0,
     max_errors: Annotated[int | None, typer.Option(help="Malformed lines to tolerate.", min=0)] = None,
@@ -79,9 +79,7 @@ def stream(
 
         tail -n +1 -F clicks.jsonl | mahala stream --model clicks.safetensors --learner OASIS --items embeddings.npy
     """
-    from mahala.stream.input import LONGEST, read_lines
     from mahala.stream.stream import Malformed, Stream
-    from mahala.support.files import only_writer
 
     if settings and learner is None:
         raise ValueError("--set sets parameters of a new learner: give --learner too, or neither")
@@ -131,7 +129,7 @@ def stream(
         raise typer.Exit(code)
 
 
-def _checkpoint(learning: Stream) -> None:
+def _checkpoint(learning: mahala.stream.Stream) -> None:
     """Save model and position, after everything learned so far has been printed."""
     sys.stdout.flush()
     learning.save()
@@ -147,7 +145,7 @@ class _Input:
     Ctrl-C, SIGTERM and SIGHUP are deferred until the next block of lines is read; while it waits, they act at once.
     """
 
-    def __init__(self, file: Any, learning: Stream) -> None:
+    def __init__(self, file: Any, learning: mahala.stream.Stream) -> None:
         self._file, self._learning = file, learning
         self._waiting = False
         self._number: int | None = None
@@ -199,21 +197,21 @@ class _Input:
 def _beginner(name: str, settings: list[str], seed: int) -> Any:
     """Return a new learner, which keeps no history unless --set asks for it: it would grow with the stream."""
     if name.lower() in ("adapter", "queryadapter"):
-        from mahala.feedback.query_adapter import QueryAdapter
-
-        return configured(QueryAdapter(), settings, seed)
+        return configured(mahala.QueryAdapter(), settings, seed)
     learner = learner_named(name, settings, seed)
     if "record" in learner.get_params(deep=False) and not any(given.startswith("record") for given in settings):
         learner.set_params(record=False)
     return learner
 
 
-def report_malformed(line: Malformed) -> None:
+def report_malformed(line: Any) -> None:
     """Print what is wrong with a line."""
     say(f"line {line.line}: {with_options(line.problem, line.parameters)}", err=True)
 
 
-def _print_end(learning: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:
+def _print_end(
+    learning: mahala.stream.Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool
+) -> None:
     path, lines = learning.path, learned + malformed
     written = os.path.exists(path)
     if as_json:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.lib.format import open_memmap
+
+import mahala
 from mahala.cli.output import escape, say, terminal
 from mahala.cli.output import table as table_of
+from mahala.support.files import check_readable
 
 if TYPE_CHECKING:
-    from mahala.comparisons import Judgments
     from mahala.data.tables import Table
-    from mahala.metric import Metric
 
 # Classes that are made of a label that is a number, and the most columns that are listed.
 _BINS, _SHOWN = 4, 25
+# Malformed lines and reasons to ignore events that are printed.
+_LINES, _REASONS = 20, 10
 
 
-def read_rows(data: str, metric: Metric, *, items: bool = False, **reading: Any) -> Table:
+def read_rows(data: str, metric: mahala.Metric, *, items: bool = False, **reading: Any) -> Table:
     """Read the rows that a metric compares, queries or items of a bilinear similarity; `reading` is for `read_data`."""
-    import warnings
-
     from mahala.data.datasets import read_data
 
     n_features = metric.n_item_features if items else metric.n_features_in
@@ -69,8 +75,6 @@ def labelled_table(
 
 def without_single_rows(table: Table, label: str | None) -> Table:
     """Leave out rows that are the only ones of their class, if at least two classes are left."""
-    import numpy as np
-
     assert table.labels is not None, "which are compared"
     values, codes, counts = np.unique(table.labels, return_inverse=True, return_counts=True)
     single = values[counts == 1]
@@ -124,28 +128,42 @@ def check_labels(table: Table, data: str, purpose: str) -> None:
     raise ValueError(f"--label must name the column of labels, {purpose}; the columns are {', '.join(names[:20])}")
 
 
-def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments, list[str]]:
+def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, mahala.Judgments, list[str]]:
     """Read the vectors of queries and items, the judgments, and the ids of the queries.
 
     The ids of a file without ids are row numbers.
     """
-    from mahala.comparisons import Judgments
-    from mahala.data.search_files import read_qrels, read_vectors
-
-    records = read_qrels(qrels)
-    (asked, query_ids), (rows, item_ids) = (with_ids(*read_vectors(path)) for path in (queries, items))
-    return asked, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
+    records = mahala.data.read_qrels(qrels)
+    (asked, query_ids), (rows, item_ids) = map(read_with_ids, (queries, items))
+    return asked, rows, mahala.Judgments.from_ids(records, query_ids, item_ids), query_ids
 
 
-def with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
-    """Return rows and their ids as text, row numbers if there are none."""
+def read_with_ids(path: Path) -> tuple[Any, list[str]]:
+    """Return the vectors of a file and their ids as text, row numbers if there are none."""
+    rows, ids = mahala.data.read_vectors(path)
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
+
+
+def query_vectors(path: Path | None) -> dict[str, Any]:
+    """Return the vectors of a file by their ids, which are texts or ids of queries; none without a file."""
+    if path is None:
+        return {}
+    rows, ids = read_with_ids(path)
+    return dict(zip(ids, rows, strict=True))
+
+
+def report_events(malformed: Sequence[tuple[int, str]], ignored: Counter[str]) -> None:
+    """Print malformed lines, and how many events are ignored for which reasons."""
+    for number, problem in malformed[:_LINES]:
+        say(f"line {number}: {problem}", err=True)
+    if len(malformed) > _LINES:
+        say(f"{len(malformed):,} lines are malformed", err=True)
+    for reason, n in ignored.most_common(_REASONS):
+        say(f"{n:,} ignored: {reason}", err=True)
 
 
 def open_input(path: Path | None) -> AbstractContextManager[Any]:
     """Return a file of lines, also .gz, opened for reading bytes; stdin, which stays open, if the path is None."""
-    import gzip
-
     if path is None:
         if sys.stdin is None:
             raise ValueError("standard input is closed: name a file, or give lines through a pipe")
@@ -155,10 +173,7 @@ def open_input(path: Path | None) -> AbstractContextManager[Any]:
 
 def read_items(path: Path) -> Any:
     """Return the rows of an .npz file, or of a memory-mapped .npy file."""
-    from numpy.lib.format import open_memmap
-
     from mahala.data.array_files import read_npz
-    from mahala.support.files import check_readable
 
     if path.suffix not in (".npy", ".npz"):
         raise ValueError(f"--items must be a .npy or .npz file, got {path}")

@@ -6,16 +6,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+import mahala
 from mahala.cli.options import Force, check_output
 from mahala.cli.output import Json, escape, fact_grid, say, show, write_files
-from mahala.cli.tables import with_ids
-
-if TYPE_CHECKING:
-    from mahala.feedback.teacher import Teacher
+from mahala.cli.tables import read_with_ids
 
 # Answers between two times that the model file is written.
 _SAVED = 10
@@ -50,45 +49,28 @@ def teach(
     check_output(model, option="--model", inputs=[items, names], force=force)
     if metric is not None:
         check_output(metric, option="--metric", inputs=[items, names, model], force=force)
-    from mahala.data.search_files import read_vectors
-    from mahala.metric import MahalanobisMetric
-
-    rows, titles = with_ids(*read_vectors(items))
+    rows, titles = read_with_ids(items)
     if names is not None:
-        titles = _names(names, rows.shape[0])
-    teacher = _teacher(model, rows, items, seed)
+        titles, n = names.read_text(encoding="utf-8").splitlines(), len(titles)
+        if len(titles) != n:
+            raise ValueError(f"--names must have a line for each of the {n} items, but {names} has {len(titles)}")
+    if not model.exists() or model.stat().st_size == 0:
+        teacher = mahala.Teacher(rows, random_state=seed)
+    else:
+        teacher = mahala.Teacher.load(model)
+        if not np.array_equal(teacher.X, np.asarray(rows, dtype=teacher.X.dtype)):
+            raise ValueError(f"--model {model} was taught about other vectors than those of {items}: name another file")
     counts = _ask(teacher, titles, model)
     files = {model: teacher.save}
     if metric is not None:
         useful = teacher.verdict_.kind != "does not help"
-        files[metric] = (teacher.metric_ if useful else MahalanobisMetric.euclidean(rows.shape[1])).save
+        files[metric] = (teacher.metric_ if useful else mahala.MahalanobisMetric.euclidean(rows.shape[1])).save
     write_files(files)
     facts = counts | {"in_all": len(teacher.answers_), "verdict": teacher.verdict_.as_dict()}
     show(facts | {"model": str(model), "metric": None if metric is None else str(metric)}, as_json, _parts)
 
 
-def _names(path: Path, n: int) -> list[str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if len(lines) != n:
-        raise ValueError(f"--names must have a line for each of the {n} items, but {path} has {len(lines)}")
-    return lines
-
-
-def _teacher(model: Path, rows: Any, items: Path, seed: int) -> Teacher:
-    """Return the teacher in the model file, or a new one if there is none."""
-    import numpy as np
-
-    from mahala.feedback.teacher import Teacher
-
-    if not model.exists() or model.stat().st_size == 0:
-        return Teacher(rows, random_state=seed)
-    teacher = Teacher.load(model)
-    if not np.array_equal(teacher.X, np.asarray(rows, dtype=teacher.X.dtype)):
-        raise ValueError(f"--model {model} was taught about other vectors than those of {items}: name another file")
-    return teacher
-
-
-def _ask(teacher: Teacher, titles: Sequence[str], model: Path) -> dict[str, int]:
+def _ask(teacher: mahala.Teacher, titles: Sequence[str], model: Path) -> dict[str, int]:
     """Ask until the input ends; return the numbers of answers and of skipped questions."""
     counts = {"answered": 0, "skipped": 0}
     with suppress(KeyboardInterrupt):  # what was answered is written

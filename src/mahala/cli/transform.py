@@ -4,12 +4,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+import mahala
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
 from mahala.cli.output import Json, csv_writer, show, write_files
 from mahala.cli.tables import read_rows
+from mahala.support.validation import is_sparse
 
 
 def transform(
@@ -35,8 +38,6 @@ def transform(
 
         mahala transform wine.csv --model wine.safetensors --components 2 --label maker --output plane.csv
     """
-    from mahala.metric import BilinearMetric
-
     check_output(output, ".npy", ".npz", ".csv", ".parquet", inputs=[Path(data), model], force=force)
     if label is not None and output.suffix.lower() == ".npy":
         raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
@@ -46,17 +47,13 @@ def transform(
         metric = metric.truncate(components)
     rows = metric.embed(table.X)
     write_files({output: lambda path: _write(path, rows, label or "y", table.labels)})
-    what = "queries" if isinstance(metric, BilinearMetric) else "rows"
+    what = "queries" if isinstance(metric, mahala.BilinearMetric) else "rows"
     facts = {"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)}
     labelled = "" if label is None else " and the label"
     show(facts, as_json, f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns{labelled} to {output}")
 
 
 def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
-    import numpy as np
-
-    from mahala.support.validation import is_sparse
-
     suffix = path.suffix.lower()
     if suffix == ".npz":
         kept = {} if labels is None else {"y": labels if labels.dtype != object else labels.astype(str)}

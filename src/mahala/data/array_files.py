@@ -194,16 +194,14 @@ class _SvmlightLines:
             # Indices must rise within a line, so that the last one is the largest.
             index = b"".join(line.partition(b"#")[0].rpartition(b":")[0].rsplit(None, 1)[-1:])
             if index.isdigit() and int(index) > self.largest:
-                self._check(int(index))
+                self.largest = int(index)
+                n_features, what = self.largest - self.first_index + 1, f"{self.path}: line {self.number} has index"
+                if self.n_features is not None and n_features > self.n_features:
+                    last = self.n_features - 1 + self.first_index
+                    wanted = f"but the model compares rows of {self.n_features} features, up to index {last}"
+                    raise ValueError(f"{what} {self.largest}, {wanted}")
+                _check_width(f"{what} {self.largest}, and a model of so many features", n_features)
             yield line
-
-    def _check(self, index: int) -> None:
-        self.largest, n_features = index, index - self.first_index + 1
-        what = f"{self.path}: line {self.number} has index {index}"
-        if self.n_features is not None and n_features > self.n_features:
-            last = self.n_features - 1 + self.first_index
-            raise ValueError(f"{what}, but the model compares rows of {self.n_features} features, up to index {last}")
-        _check_width(f"{what}, and a model of so many features", n_features)
 
     def read(self) -> bytes:  # by this name scikit-learn knows a file
         return self.file.read()

@@ -1,6 +1,7 @@
 """Read folders of files as tables whose rows are of Dask, so that they need not fit into memory."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,11 @@ def _read_parquet(paths: list[Path], label: str | None, drop: Sequence[str]) -> 
     import dask.dataframe as dd
 
     frame = dd.read_parquet([str(path) for path in paths])
-    for name in (*drop, *([] if label is None else [label])):
+    not_used = [*drop, *([] if label is None else [label])]
+    for name in not_used:
         if name not in frame.columns:
             raise ValueError(f"{paths[0]} has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
-    rows = frame.drop(columns=[*drop, *([] if label is None else [label])])
+    rows = frame.drop(columns=not_used)
     text = [str(name) for name, kind in rows.dtypes.items() if getattr(kind, "kind", "O") not in "fiub"]
     if text:
         raise ValueError(f"{paths[0]} has columns that are not numbers: {', '.join(text)}; leave them out with --drop")
@@ -69,14 +71,11 @@ def _read_zarr(path: Path, label: str) -> Table:
 
     arrays: dict[str, Any] = {}
     for name in ("X", label):
-        try:
+        with suppress(KeyError, FileNotFoundError):
             arrays[name] = da.from_zarr(str(path), component=name)
-        except (KeyError, FileNotFoundError):
-            arrays[name] = None
-    if arrays["X"] is None:
+    if "X" not in arrays:
         raise ValueError(f"{path} must hold an array X")
-    labels = None if arrays[label] is None else np.asarray(arrays[label].compute())
-    return Table(arrays["X"], labels, None)
+    return Table(arrays["X"], np.asarray(arrays[label].compute()) if label in arrays else None, None)
 
 
 def _read_npy(paths: list[Path]) -> Table:

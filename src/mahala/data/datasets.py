@@ -75,7 +75,19 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
         X, y = getattr(sklearn.datasets, _SKLEARN[name])(return_X_y=True)
         return Dataset(X, y.astype(np.intp))
     if name in _OPENML:
-        return _fetch(name)
+        from sklearn.datasets import fetch_openml
+
+        on_openml, version = _OPENML[name]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # scikit-learn warns on every retry; the last error is reported below
+                X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
+        except OSError as error:
+            advice = f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
+            raise FileNotFoundError(
+                f"data set {name!r} could not be fetched from OpenML ({error}); {advice}"
+            ) from error
+        return Dataset(np.asarray(X, dtype=np.float64), class_codes(y, len(y)))
     where = "MAHALA_DATA is not set" if path is None else f"there is no file {path}"
     names = ", ".join(sorted({*_BUNDLED, *_SKLEARN, *_OPENML}))
     raise FileNotFoundError(f"there is no data set {name!r}: {where}, and the names that need no file are {names}")
@@ -102,17 +114,3 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
     if n_features not in (None, X.shape[1]):
         raise ValueError(f"{name} has rows of {X.shape[1]} features, but the model compares rows of {n_features}")
     return Table(X, y, None)
-
-
-def _fetch(name: str) -> Dataset:
-    from sklearn.datasets import fetch_openml
-
-    on_openml, version = _OPENML[name]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scikit-learn warns on every retry; the last error is reported below
-            X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
-    except OSError as error:
-        advice = f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
-        raise FileNotFoundError(f"data set {name!r} could not be fetched from OpenML ({error}); {advice}") from error
-    return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))

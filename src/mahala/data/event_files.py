@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
@@ -99,7 +99,7 @@ def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
         given = given["_source"]
     if format is None:
         format = "metarank" if "event" in given else "ubi" if given.keys() & {"query_id", "action_name"} else "mahala"
-    return _READERS[format](given)
+    return {"mahala": _mahala, "ubi": _ubi, "metarank": _metarank}[format](given)
 
 
 def _mahala(given: Mapping[str, Any]) -> Shown | Reaction:
@@ -152,11 +152,6 @@ def _metarank(given: Mapping[str, Any]) -> Shown | Reaction:
     values = {str(one.get("name")): one.get("value") for one in named}
     shown = _items([one.get("id") for one in items], "items")
     return Shown(_id(given, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(given))
-
-
-_READERS: dict[str, Callable[[Mapping[str, Any]], Shown | Reaction]] = {
-    "mahala": _mahala, "ubi": _ubi, "metarank": _metarank,
-}  # fmt: skip
 
 
 def _query(given: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:

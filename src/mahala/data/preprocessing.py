@@ -239,7 +239,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return [(plan, columns[plan.name]) for plan in plans if plan.kind != "out"]
 
     def _set_plans(self, plans: list[ColumnPlan]) -> Self:
-        """Set what is done to the columns."""
         self._plans = plans
         self.n_features_in_ = len(plans)
         self._names = [feature for plan in plans for feature in plan.features(self.n_hashed)]

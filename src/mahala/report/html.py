@@ -1,7 +1,7 @@
 """Report of a comparison as a single, self-contained HTML page."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from mahala.evaluation.cross_validation.entries import Entry
@@ -39,7 +39,10 @@ def report(
         *(_before_and_after(leaderboard, shown, data) if shown is not None else []),
     ]
     if leaderboard.columns:
-        sections.append(Section("What was done to the columns", _columns(leaderboard.columns)))
+        lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in leaderboard.columns)
+        heads = _head("column", "text") + _head("what was done", "text")
+        table = f"<table class=sortable><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+        sections.append(Section("What was done to the columns", table))
     sections += [Section("What next", code(commands)), Section("How this was measured", _how(leaderboard, measured))]
     return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections, data)
 
@@ -85,7 +88,6 @@ def _head(title: str, kind: str) -> str:
 
 
 def _text_cell(text: str) -> str:
-    """Return a cell of text."""
     return f"<td data-value='{escape(text)}'>{escape(text)}</td>"
 
 
@@ -180,12 +182,6 @@ def _before_and_after(board: Leaderboard, shown: Shown, data: dict[str, object])
             + (f"; the {_MOST_FEATURES} largest of {len(names)}." if len(names) > _MOST_FEATURES else "."),
         ),
     ]
-
-
-def _columns(columns: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in columns)
-    heads = _head("column", "text") + _head("what was done", "text")
-    return f"<table class=sortable><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
 
 def _bars(shares: Sequence[tuple[str, float]]) -> str:

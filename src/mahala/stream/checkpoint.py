@@ -52,7 +52,14 @@ def open_checkpoint(path: str, learner: Any) -> tuple[Any, Position, dict[str, A
         except ModelFileError as error:
             raise ModelFileError(f"{path} has a damaged position: {error}") from None
     if learner is not None:
-        _check_same(path, saved, learner)
+        kind, given = type(saved).__name__, type(learner).__name__
+        advice = f"use another file, or omit the learner to continue with the saved {kind}"
+        if kind != given:
+            raise ValueError(f"{path} holds a {kind}, not a {given}: {advice}")
+        params = learner.get_params(deep=False)
+        for name, value in saved.get_params(deep=False).items():
+            if name not in _FREE and value != params[name]:
+                raise ValueError(f"{path} holds a {kind} with {name}={value!r}, not {params[name]!r}: {advice}")
     return saved, position, items
 
 
@@ -92,15 +99,3 @@ def _check_previous(path: str) -> None:
         is_checkpoint = is_model_file(previous) and os.path.exists(path)  # a damaged one
     if not is_checkpoint:
         raise FileExistsError(f"{previous} must be free for the last checkpoint but one, but it is not one: rename it")
-
-
-def _check_same(path: str, saved: Any, learner: Any) -> None:
-    """Raise ValueError if the learner differs from the saved one."""
-    kind, given = type(saved).__name__, type(learner).__name__
-    advice = f"use another file, or omit the learner to continue with the saved {kind}"
-    if kind != given:
-        raise ValueError(f"{path} holds a {kind}, not a {given}: {advice}")
-    params = learner.get_params(deep=False)
-    for name, value in saved.get_params(deep=False).items():
-        if name not in _FREE and value != params[name]:
-            raise ValueError(f"{path} holds a {kind} with {name}={value!r}, not {params[name]!r}: {advice}")

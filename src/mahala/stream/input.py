@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from mahala.support.model_files import ModelFileError, count_value, header_value
 from mahala.support.parameters import ParameterError
@@ -21,12 +21,6 @@ HEAD = 100
 UNSAVED = 8
 
 
-class Readable(Protocol):
-    """A binary file with read1, which returns at most `size` available bytes and blocks only if there are none."""
-
-    def read1(self, size: int, /) -> bytes: ...
-
-
 class LongLine(bytes):
     """What is kept of a line that is too long to hold: its length and digest."""
 
@@ -35,8 +29,10 @@ class LongLine(bytes):
         return cls(f"{length} {digest.hexdigest()}".encode() + end)
 
 
-def read_lines(file: Readable, longest: int = LONGEST) -> Iterator[bytes]:
-    """Yield the lines of a file with their newlines, each as soon as it is available.
+def read_lines(file: Any, longest: int = LONGEST) -> Iterator[bytes]:
+    """Yield the lines of a binary file with their newlines, each as soon as it is available.
+
+    Its `read1` returns at most as many available bytes as it is asked for, and blocks only if there are none.
 
     Of a line of more than `longest` bytes, only length and digest are kept; `Stream` reports it as malformed.
 

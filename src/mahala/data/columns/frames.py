@@ -63,13 +63,11 @@ def read_frame(path: str, suffix: str) -> Frame:
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # each format has its own exceptions; that of a panic derives from this one
-        raise ValueError(f"{path} is not a readable {_FORMATS.get(suffix, 'Excel')} file ({error})") from error
+        kind = "Excel" if suffix in EXCEL else "Parquet" if suffix == ".parquet" else "Feather"
+        raise ValueError(f"{path} is not a readable {kind} file ({error})") from error
     if len(frame) == 0:
         raise ValueError(f"{path} has no rows")
     return Frame(frame)
-
-
-_FORMATS = {".parquet": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def column(X: Any, at: int, *, as_text: bool = False, text_stays: bool = False) 
     texts = [None if np.isnan(value) else _spelled(value) for value in result.values.tolist()]
     if result.kind == "flag":
         texts = [None if text is None else str(text == "1").lower() for text in texts]
-    return Column(_objects(texts), "text")
+    return Column(np.array(texts, dtype=object), "text")
 
 
 def _from_polars(series: Any, as_text: bool) -> Column:
@@ -85,7 +85,7 @@ def _from_polars(series: Any, as_text: bool) -> Column:
     if dtype == polars.String or dtype == polars.Null:
         return _from_polars_text(series.cast(polars.String), as_text)
     if dtype in (polars.Categorical, polars.Enum):
-        return Column(_objects(series.cast(polars.String).to_list()), "category")
+        return Column(np.array(series.cast(polars.String).to_list(), dtype=object), "category")
     if dtype in (polars.Date, polars.Datetime, polars.Duration):
         return _from_array(series.to_numpy())
     if dtype == polars.Boolean or dtype.is_numeric():
@@ -119,7 +119,7 @@ def _from_polars_text(series: Any, as_text: bool) -> Column:
     text = polars.select(polars.when(~text.is_in(list(spellings))).then(text)).to_series()
     # Equal strings share memory: a large table has few different ones.
     values, codes = distinct(text)
-    return Column(_objects([None, *values])[codes], "text")
+    return Column(np.array([None, *values], dtype=object)[codes], "text")
 
 
 def distinct(text: Any) -> tuple[list[str], NDArray[np.intp]]:
@@ -132,7 +132,7 @@ def _from_pandas(series: Any) -> Column:
     dtype = series.dtype
     if dtype.name == "category":
         texts = series.astype(object).where(series.notna(), None).tolist()
-        return Column(_objects([None if text is None else _spelled(text) for text in texts]), "category")
+        return Column(np.array([None if text is None else _spelled(text) for text in texts], dtype=object), "category")
     kind = getattr(dtype, "kind", "O")
     if getattr(dtype, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -158,7 +158,7 @@ def _from_objects(values: list[Any]) -> Column:
     values = [None if v is None or v != v or str(v) in ("<NA>", "NaT") else v for v in values]
     present = [value for value in values if value is not None]
     if all(isinstance(value, str) for value in present):
-        texts = _objects([None if value is None else value.strip() for value in values])
+        texts = np.array([None if value is None else value.strip() for value in values], dtype=object)
         texts[missing_cells(texts.tolist())] = None
         return Column(texts, "text")
     if all(isinstance(value, Real | np.bool_) for value in present):
@@ -167,7 +167,7 @@ def _from_objects(values: list[Any]) -> Column:
     if all(isinstance(value, date | datetime) for value in present):
         return _from_array(np.array(values, "datetime64[us]"))
     if all(isinstance(value, str | Real | np.bool_) for value in present):  # text and numbers side by side
-        return Column(_objects([None if value is None else _spelled(value) for value in values]), "text")
+        return Column(np.array([None if value is None else _spelled(value) for value in values], dtype=object), "text")
     odd = next(value for value in present if not isinstance(value, str | Real | np.bool_))
     return Column(np.empty(0), type(odd).__name__)
 
@@ -175,9 +175,3 @@ def _from_objects(values: list[Any]) -> Column:
 def _spelled(value: Any) -> str:
     """Return a value as text; whole numbers without a point."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _objects(values: list[Any]) -> NDArray[Any]:
-    result = np.empty(len(values), dtype=object)
-    result[:] = values
-    return result
