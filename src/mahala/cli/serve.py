@@ -258,7 +258,7 @@ def restore(
     """
     check_extra()
     if not source.is_dir():
-        from mahala.serve.event_import import import_events
+        from mahala.serve.searches import import_events
         from mahala.serve.service import Service
 
         encode = None if encoder is None else functools.lru_cache(10_000)(_sentence_encoder(encoder))
