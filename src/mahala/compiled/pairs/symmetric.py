@@ -62,19 +62,31 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
 
 
 @helper
-def subtract_terms(
-    A: FloatArray, factors: FloatArray, terms: FloatArray, weights: FloatArray, n: int, later: bool
+def multiply_rows(
+    A: FloatArray, pending: FloatArray | None, V: FloatArray, start: int, n: int, out: FloatArray
 ) -> None:
-    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`, now or `later`, by leaving it pending: factors, terms = pending.
+    """`out = V A` for n rows of V from `start` on; with something pending V is a single row."""
+    if pending is None:
+        gemm(V, start, False, A, 0, False, out, n, len(A), len(A), False)
+    else:
+        multiply(A, pending, V[0], out[0])
+
+
+@helper
+def subtract_terms(
+    A: FloatArray, pending: FloatArray | None, space: FloatArray, terms: FloatArray, weights: FloatArray, n: int
+) -> None:
+    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`, or leave it pending, where the terms are pending[1].
 
     One term leaves A exactly symmetric. The terms are scaled in place.
     """
+    factors = space if pending is None else pending[0]
     for l in range(n):
         root, sign = math.sqrt(abs(weights[l])), math.copysign(1.0, weights[l])
         for j in range(len(A)):
             terms[l, j] *= root
             factors[l, j] = sign * terms[l, j]
-    if not later:
+    if pending is None:
         gemm(factors, 0, True, terms, 0, False, A, len(A), len(A), n, True)
 
 

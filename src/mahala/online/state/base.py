@@ -4,12 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from mahala.compiled.jit import Steps as Steps
 from mahala.metric import Metric
-from mahala.support.arrays import Arrays, FloatArray, SignArray
+from mahala.support.arrays import Arrays
 from mahala.support.states import Fields, restore, to_parts
-
-# What each step saw and did: its signed loss p, its length τ and the label predicted before it.
-Steps = tuple[FloatArray, FloatArray, SignArray]
 
 
 class State(ABC):
