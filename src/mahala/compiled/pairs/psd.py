@@ -73,11 +73,11 @@ def _shifted(small: FloatArray, k: int, delta: float) -> bool:
 
 @helper
 def _negative_pair(
-    R: FloatArray, nothing: FloatArray, sigma: float, ratio: float, scale: float, Q: FloatArray, small: FloatArray
+    R: FloatArray, nothing: FloatArray, sigma: float, change: float, scale: float, Q: FloatArray, small: FloatArray
 ) -> tuple[float, int]:
     """Run Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ; return (μ, steps).
 
-    `ratio` is s ‖v‖² / σ. μ = 0: M - s v vᵀ is PSD already. steps = 0: no convergence, μ is the best guess. On return
+    `change` is s ‖v‖². μ = 0: M - s v vᵀ is PSD already. steps = 0: no convergence, μ is the best guess. On return
     small[0..1] hold T, small[3] holds x with u = Σ x_i Q[i] / ‖x‖, and Q[steps] the next Lanczos vector.
     """
     d = Q.shape[1]
@@ -121,7 +121,7 @@ def _negative_pair(
                 for i in range(k + 1):
                     length2 += small[3, i] * small[3, i]
                 first = small[3, 0]
-                move = (ratio * first - 1.0) * first / length2
+                move = (change / sigma * first - 1.0) * first / length2
                 accurate = max(abs(mu - 1.0), mu) * beta * abs(small[2, k]) <= accuracy * np.sqrt(length2)
                 if accurate and (abs(move) <= floor or (mu == floor and move < 0.0)):
                     return (0.0 if mu == floor else mu * sigma), k + 1
@@ -244,7 +244,7 @@ def stream_psd(
             n_terms += 1
             mu = 0.0
             if s > 0.0:
-                mu, k = _negative_pair(R, correction, sigma, s * norm2 / sigma, scale, Q, small)
+                mu, k = _negative_pair(R, correction, sigma, s * norm2, scale, Q, small)
                 if k == 0 and state[CORRECTIONS] > 0.0:
                     # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
                     # where M is more than 1e16 times σ, rounding may have left R of either sign.

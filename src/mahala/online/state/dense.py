@@ -88,7 +88,8 @@ class DenseState(SimilarityState):
         whole = 6 * ends[-1] > n_columns * (len(ends) - 1)
         n = n_columns if whole else 2 * n_columns
         space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if rule.r else 0)
-        kernels.stream(*chunk[:3], *state, steps, *space)
+        arguments: Any = *chunk[:3], *state, steps, *space
+        kernels.stream(*arguments)
         return len(chunk.y), 0
 
     def cost(self, touched: float) -> float:
