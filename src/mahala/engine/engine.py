@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mahala.engine.map_descent import MapProblem
-from mahala.engine.minibatches import GivenComparisons, Minibatches
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
+from mahala.engine.map_descent import DeviceArrays
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 Coefficients = tuple[float, float, float]
 
@@ -66,17 +65,8 @@ class Engine(Protocol):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
         """Σ w_e v_e v_eᵀ over edges e, where v_e is the difference of the rows of X, NumPy's, at its two ends."""
 
-    def minibatches(
-        self,
-        X: Any,
-        comparisons: IndexArray | GivenComparisons,
-        problem: MapProblem,
-        *,
-        batch_size: int,
-        seed: int,
-        state: Arrays | None,
-    ) -> Minibatches:
-        """A descent of a map over minibatches of comparisons between rows X of any kind; from a state it resumes."""
+    def arrays(self) -> DeviceArrays:
+        """What a descent over minibatches needs."""
 
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""

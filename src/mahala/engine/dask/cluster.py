@@ -30,7 +30,7 @@ from mahala.engine.edges import leading_eigenvector
 from mahala.engine.engine import Coefficients, Engine, Hinges, LeadingDirection
 from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
-from mahala.engine.minibatches import Minibatches
+from mahala.engine.map_descent import DeviceArrays
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import WORKERS, config_context, get_config
 from mahala.support.validation import is_chunked, is_sparse
@@ -123,8 +123,8 @@ class DaskCluster:
 
         return leading
 
-    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
-        return _on_worker(self._name, lambda engine: engine.minibatches(*arguments, **options))  # type: ignore[no-any-return]
+    def arrays(self) -> DeviceArrays:
+        return _on_worker(self._name, lambda engine: engine.arrays())  # type: ignore[no-any-return]
 
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(reference)

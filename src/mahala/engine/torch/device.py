@@ -13,7 +13,6 @@ import torch
 
 from mahala.compiled.sums.pair_sums import slices_of
 from mahala.engine.engine import Coefficients, LeadingDirection
-from mahala.engine.minibatches import Minibatches
 from mahala.engine.torch.edges import Edges, TorchHinges, added, edge_graph, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
@@ -139,8 +138,8 @@ class TorchDevice(DeviceMemory):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
         return edge_graph(self, X, left, right)
 
-    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
-        return Minibatches(TorchArrays(self.device), *arguments, **options)
+    def arrays(self) -> TorchArrays:
+        return TorchArrays(self.device)
 
     @in_blocks
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
