@@ -22,9 +22,9 @@ def test_room_is_reserved_for_just_what_a_stream_can_change():
     touched = np.zeros((d, d), dtype=bool)
     for a, b, c in zip(*numbers, strict=True):
         touched |= np.outer(X[a] != 0, (X[b] != 0) | (X[c] != 0))
-    rooms, slots = count_pattern(by_column, by_anchor, csr(X), 2)
+    rooms, slots = count_pattern(by_column, by_anchor, csr(X))
     sparse = store(d, rooms + 1, slots)
-    reserve(by_column, by_anchor, csr(X), 2, sparse, 1, (1.0, 0.0))
+    reserve(by_column, by_anchor, csr(X), sparse, 1, (1.0, 0.0))
     assert sparse.tails[ENTRIES] == touched.sum()
     assert (sparse.tails[PAYLOAD], sparse.tails[TABLE]) == (rooms + 1, slots)
 

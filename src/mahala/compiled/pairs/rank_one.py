@@ -168,7 +168,7 @@ def stream_lego(
                 break
         subtract_terms(M, pending, product, terms, weights, n_terms)
         if pending is None and (t == n or trace < SHRUNK * most):
-            symmetrise(M)
+            symmetrise(M, False)
             most = 0.0
     return inverse_trace
 
@@ -254,7 +254,7 @@ def stream_rdml(
         subtract_terms(M, pending, product, moved, moves, n_terms)
         subtract_terms(R, correction, product, terms, weights, n_terms)
         if pending is None and (t == n or trace < SHRUNK * most):
-            symmetrise(M)
-            symmetrise(R)
+            symmetrise(M, False)
+            symmetrise(R, False)
             most = 0.0
     return t, n_corrections, DONE

@@ -60,19 +60,14 @@ def add_factors(x: FloatArray, factors: Factors, last: FloatArray, late: FloatAr
 
 @kernel
 def score_page(
-    x: FloatArray,
-    items: FloatArray,
-    factors: Factors,
-    n_steps: int,
-    last: FloatArray,
-    late: FloatArray,
-    scores: FloatArray,
-) -> float:
-    """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last.
+    x: FloatArray, items: FloatArray, factors: Factors, n_steps: int, last: FloatArray, late: FloatArray
+) -> tuple[FloatArray, float]:
+    """Add factors as `add_factors` does; return the scores of items by x, by the mean of all models and by the last.
 
-    Return the squared length of x times the mean of those of the items.
+    The second result is the squared length of x times the mean of those of the items.
     """
     add_factors(x, factors, last, late)
+    scores = np.empty((len(items), 3))
     x_norm = squares = 0.0
     for j in range(len(x)):
         x_norm += x[j] * x[j]
@@ -84,7 +79,7 @@ def score_page(
             newest += items[i, j] * last[j]
             behind += items[i, j] * late[j]
         scores[i, 0], scores[i, 1], scores[i, 2] = raw, newest - behind / max(n_steps, 1), newest
-    return x_norm * squares / len(items)
+    return scores, x_norm * squares / len(items)
 
 
 @kernel

@@ -58,8 +58,7 @@ class DeferredMap:
         The second result is the squared length of x times the mean of those of the items.
         """
         last, late = self._without_waiting(x)
-        result = np.empty((len(items), 3))
-        size = score_page(x, items, self._waiting(), self.n_steps, last, late, result)
+        result, size = score_page(x, items, self._waiting(), self.n_steps, last, late)
         self._scored = x, last  # for `feed_query`, which comes next
         return result, size
 

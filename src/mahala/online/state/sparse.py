@@ -115,8 +115,7 @@ class SparseState(SimilarityState):
         D = len(self.store.log)
         csc = sp.csr_matrix((rows[2], rows[1], rows[0]), shape=(n_rows, D)).tocsc()
         by_column = csc.indptr.astype(np.int64), csc.indices, csc.data
-        n_words = (D + 63) // 64
-        rooms, slots = pattern.count_pattern(by_column, by_anchor, items, n_words)
+        rooms, slots = pattern.count_pattern(by_column, by_anchor, items)
         n_payload = (rooms + 1) * self.layout[0]
         check_room(
             n_payload * self.dtype.itemsize + 16.0 * slots,
@@ -126,7 +125,7 @@ class SparseState(SimilarityState):
             "partial_fit, which stores only what changes",
         )
         self.store = self._empty_store(D, n_payload, slots)
-        pattern.reserve(by_column, by_anchor, items, n_words, self.store, self.layout[0], self.initial)
+        pattern.reserve(by_column, by_anchor, items, self.store, self.layout[0], self.initial)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         *rule_numbers, shrinkage = self.settings(rule)
