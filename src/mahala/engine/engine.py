@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from mahala.compiled.sums.pair_sums import Cost
 from mahala.engine.map_descent import DeviceArrays
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-
-Coefficients = tuple[float, float, float]
-
 
 # LMNN's objective on images Z, given a smoothing: with smoothed hinges, with plain ones, and the pull of the first.
 Hinges = Callable[[Any, float], tuple[float, float, Any]]
@@ -46,15 +44,9 @@ class Engine(Protocol):
         """Σ w_i w_j ‖z_i - z_j‖² over the pairs of one class, and its pull."""
 
     def between(
-        self,
-        Z: Any,
-        codes: IndexArray,
-        coefficients: Coefficients,
-        cutoff: float,
-        weights: FloatArray | None = None,
-        rows: slice | None = None,
+        self, Z: Any, codes: IndexArray, cost: Cost, weights: FloatArray | None = None, rows: slice | None = None
     ) -> tuple[float, Any]:
-        """Σ w_i w_j (a + b d_ij + c d_ij²) over the pairs of different classes with d_ij < cutoff, and its pull.
+        """Σ w_i w_j cost(d_ij) over the pairs of different classes, and its pull.
 
         With `rows` it is the share of these rows.
         """
