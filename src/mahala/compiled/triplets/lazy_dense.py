@@ -20,6 +20,7 @@ from mahala.compiled.triplets.rows import (
     late_sum,
     put,
     rounding,
+    shrink,
     step_length,
 )
 from mahala.support.arrays import FloatArray, IntArray, RealArray
@@ -115,9 +116,7 @@ def stream(
                     put(planes[row, 0], column, value + change, rounding(now))
         if left is not None and right is not None:
             # The inverses of diagonal covariances grow by x∘x and q∘q.
-            for i in range(first, stop):
-                row = features[i]
-                left[row] /= 1.0 + shrinkage[0] * q_norm * values[i] * values[i] * left[row]
+            shrink(features, values, first, stop, left, shrinkage[0] * q_norm)
             for j in range(n):
                 column = j if columns is None else columns[j]
                 right[column] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[column]

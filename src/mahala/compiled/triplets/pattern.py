@@ -12,7 +12,7 @@ from mahala.compiled.triplets.block_store import (
     Words,
     count_bits,
     insert,
-    open_row,
+    make_room_in_row,
     table_log,
 )
 from mahala.compiled.triplets.rows import CSR
@@ -69,7 +69,7 @@ def reserve(
     for row in range(len(by_column[0]) - 1):
         n_blocks, _ = mark_row(row, by_column, by_anchor, items, marked)
         if n_blocks:
-            open_row(store, row, n_blocks)
+            make_room_in_row(store, row, n_blocks)
         for block in range(len(marked)):
             if marked[block] != ZERO:
                 insert(store, row, block, marked[block], width, initial)
