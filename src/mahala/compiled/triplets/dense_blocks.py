@@ -101,7 +101,8 @@ def sweep(
     theta, exempt, delta = penalty
     starts, steps, x = by_row
     space = np.empty((3, TILE), dtype=planes.dtype)
-    numbers = np.empty(7, dtype=planes.dtype)  # in the precision of M, so that the loops compute in it
+    # 0, 1, η, δ, and of a step its threshold, weight and x: in the precision of M, so that the loops compute in it.
+    numbers = np.empty(7, dtype=planes.dtype)
     numbers[0], numbers[1], numbers[2], numbers[3] = 0.0, 1.0, eta, delta
     scores[first // STRIP : -(-stop // STRIP)] = 0.0
     for low in range(0, planes.shape[2], TILE):
