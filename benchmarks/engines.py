@@ -81,7 +81,7 @@ def gradients(X: Any, y: Any, m: int) -> dict[str, Callable[[], Any]]:
         engine.gradient(pull, rows)
 
     def between(scale: float) -> None:
-        _, pull = engine.between(engine.map(rows, L * np.float32(scale)), y, TOO_CLOSE, 1.0)
+        _, pull = engine.between(engine.map(rows, L * np.float32(scale)), y, (*TOO_CLOSE, 1.0))
         engine.gradient(pull, rows)
 
     return {

@@ -111,7 +111,7 @@ def auc(L: Any, X: Any, y: Any) -> float:
 def many(n: int, d: int, m: int, n_pairs: int, exact_pairs: int) -> None:
     import torch
 
-    from mahala.engine.torch import arrays
+    from mahala.engine.torch import memory as arrays
 
     X, y = made_up(n, d, 1)
     X_test, y_test = made_up(20_000, d, 2)

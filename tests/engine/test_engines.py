@@ -71,7 +71,7 @@ def test_sums_over_pairs_are_their_definitions(engine, share, few_pairs, case, s
             patch.setattr(f"{module}.SPARSE_SHARE", share)
         patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
         patch.setattr(pair_sums, "FEW_PAIRS", few_pairs)
-        total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff, w)
+        total, pull = own.between(rows, codes, (1.0, -2.0, 1.0, cutoff), w)
     # Products leave a distance of √eps of their size between rows that coincide.
     rounding = 1e-7 * (1.0 + np.abs(Z).max()) * len(Z) ** 2
     np.testing.assert_allclose(total, (both * np.square(1.0 - d))[counted].sum() / 2.0, rtol=1e-7, atol=9 * rounding)
@@ -95,7 +95,7 @@ def test_shares_of_a_sum_are_the_whole(engine, dtype, name, scale):
     compute = {
         "softmax": own.softmax,
         # No two rows lie on the cutoff: rounding would decide on which side.
-        "between": lambda Z, codes, rows=None: own.between(Z, codes, (1.0, -2.0, 1.0), 2.001, rows=rows),
+        "between": lambda Z, codes, rows=None: own.between(Z, codes, (1.0, -2.0, 1.0, 2.001), rows=rows),
         "hinges": lambda Z, codes, rows=None: own.hinges(codes, *target_neighbors(Z, codes, 2), 0.7)(Z, 0.01, rows),
     }[name]
     *values, pull = compute(Z, codes)
@@ -185,7 +185,7 @@ def test_threads_change_rounding_only_and_always_in_the_same_way(threads, dtype,
     sums = {
         "softmax": lambda: engine.softmax(rows, codes),
         "narrow softmax": lambda: engine.softmax(rows[:, :30].copy(), codes),
-        "between": lambda: engine.between(rows, codes, (1.0, -2.0, 1.0), 20.0),
+        "between": lambda: engine.between(rows, codes, (1.0, -2.0, 1.0, 20.0)),
         "within": lambda: engine.within(rows, codes),
         "nearest": lambda: engine.nearest(rows, rows, 3)[::-1],
     }

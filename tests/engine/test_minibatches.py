@@ -7,9 +7,8 @@ import pytest
 
 from engine.devices import ENGINES, torch, without_gpu, without_torch
 from mahala.engine import current_engine
-from mahala.engine.cores import CoreArrays
-from mahala.engine.map_descent import MapProblem
-from mahala.engine.minibatches import GivenComparisons, PairRanges
+from mahala.engine.map_descent import DeviceArrays, MapProblem
+from mahala.engine.minibatches import GivenComparisons, Minibatches, PairRanges
 from mahala.engine.row_parts import RowParts, read_rows
 from mahala.support.parameters import config_context
 from reference import minibatches as reference
@@ -49,7 +48,7 @@ def test_the_descent_is_that_of_plain_numpy(engine, pairs, noise, monkeypatch):
     problem = MapProblem(prior, start, 8.0 * pairs, 5.0, 0.01, noise, n_steps=60)
     with config_context(engine=engine):
         options = {"batch_size": 16, "seed": 3, "state": None}
-        batches = current_engine().minibatches(X.astype(np.float32), comparisons, problem, **options)
+        batches = Minibatches(current_engine().arrays(), X.astype(np.float32), comparisons, problem, **options)
         objective = batches.run(60)
     slow = slow_batches(X.astype(np.float32).astype(np.float64), comparisons, 16, 3, 60)
     A, theta, losses = reference.descend(
@@ -71,7 +70,7 @@ def test_bfloat16_reaches_the_objective_of_float32(monkeypatch):
     for factors in ("float32", "bfloat16"):
         monkeypatch.setattr("mahala.engine.torch.memory.GPU_FACTORS", factors)
         with config_context(engine="cuda"):
-            batches = current_engine().minibatches(X, codes, problem, batch_size=256, seed=0, state=None)
+            batches = Minibatches(current_engine().arrays(), X, codes, problem, batch_size=256, seed=0, state=None)
         batches.run(150)
         objectives.append(batches.run(50))
     assert objectives[1] == pytest.approx(objectives[0], rel=0.01)
@@ -80,7 +79,7 @@ def test_bfloat16_reaches_the_objective_of_float32(monkeypatch):
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("torch-cpu", marks=without_torch)])
 def test_each_pair_of_rows_has_one_number(engine):
     codes = np.array([2, 0, 2, 1, 0, 2, 4])  # a class of one row, and one without rows
-    arrays = CoreArrays()
+    arrays = DeviceArrays()
     if engine != "cpu":
         from mahala.engine.torch.memory import TorchArrays
 
@@ -102,7 +101,7 @@ def test_each_pair_of_rows_has_one_number(engine):
         PairRanges(arrays, np.array([0, 0, 0]))
 
 
-class SmallArrays(CoreArrays):
+class SmallArrays(DeviceArrays):
     """The arrays of a machine with little memory."""
 
     def holds(self, X):

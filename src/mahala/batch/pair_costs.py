@@ -31,7 +31,7 @@ class AllPairs:
 
     def dissimilar(self, Z: Any, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
         """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
-        return self.engine.between(Z, self._codes, coefficients, cutoff, self._weights)
+        return self.engine.between(Z, self._codes, (*coefficients, cutoff), self._weights)
 
     def scatter(self, X: Any) -> FloatArray:
         """Σ v vᵀ over the similar pairs, v = x_i - x_j."""
@@ -57,10 +57,10 @@ class GivenPairs:
         self.engine = Cores()
 
     def similar(self, Z: RealArray) -> Cost:
-        return sum_edges(Z, *self._similar, (0.0, 0.0, 1.0), np.inf)
+        return sum_edges(Z, *self._similar, (0.0, 0.0, 1.0, np.inf))
 
     def dissimilar(self, Z: RealArray, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
-        return sum_edges(Z, *self._dissimilar, coefficients, cutoff)
+        return sum_edges(Z, *self._dissimilar, (*coefficients, cutoff))
 
     def scatter(self, X: RealArray) -> FloatArray:
         left, right = self._similar

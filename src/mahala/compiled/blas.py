@@ -17,10 +17,12 @@ _GEMM = types.ExternalFunction(
     "numba_xxgemm", types.intc(*[types.int8] * 3, *[types.intp] * 5, types.uintp, *[types.intp] * 5)
 )
 _FACTORS = np.array([0.0, 1.0, -1.0])
+_INTERPRETED = bool(numba.config.DISABLE_JIT)
 _KIND, _PLAIN, _TRANSPOSED = (ord(letter) for letter in "dnt")
 
 
-def _by_blas(
+@helper
+def gemm(
     A: FloatArray,
     a_row: int,
     a_transposed: bool,
@@ -38,6 +40,11 @@ def _by_blas(
     op(A) is A from row a_row on, or its transpose; op(B) likewise. BLAS reads matrices by columns, so it multiplies the
     transposes.
     """
+    if _INTERPRETED:
+        X = A[a_row : a_row + k, :m].T if a_transposed else A[a_row : a_row + m, :k]
+        Y = B[b_row : b_row + n, :k].T if b_transposed else B[b_row : b_row + k, :n]
+        C[:m, :n] = C[:m, :n] - X @ Y if subtract else X @ Y
+        return
     if m == 0 or n == 0:
         return
     if k == 0:  # BLAS refuses rows without numbers
@@ -51,25 +58,3 @@ def _by_blas(
     a_form, b_form = _TRANSPOSED if a_transposed else _PLAIN, _TRANSPOSED if b_transposed else _PLAIN
     factor = _FACTORS.ctypes.data + 8 * subtract  # of C; that of the product is next to it
     _GEMM(_KIND, b_form, a_form, n, m, k, factor + 8, right, b, left, a, factor, C.ctypes.data, c)
-
-
-def _by_numpy(
-    A: FloatArray,
-    a_row: int,
-    a_transposed: bool,
-    B: FloatArray,
-    b_row: int,
-    b_transposed: bool,
-    C: FloatArray,
-    m: int,
-    n: int,
-    k: int,
-    subtract: bool,
-) -> None:
-    """Do the same where nothing is compiled."""
-    left = A[a_row : a_row + k, :m].T if a_transposed else A[a_row : a_row + m, :k]
-    right = B[b_row : b_row + n, :k].T if b_transposed else B[b_row : b_row + k, :n]
-    C[:m, :n] = C[:m, :n] - left @ right if subtract else left @ right
-
-
-gemm = _by_numpy if numba.config.DISABLE_JIT else helper(_by_blas)

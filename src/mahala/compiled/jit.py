@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Set
 from typing import Any, Self, TypeVar, cast
 
+from mahala.support.arrays import FloatArray, SignArray
 from mahala.support.contexts import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -17,6 +18,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAST = frozenset({"reassoc", "contract"})
 EXACT: frozenset[str] = frozenset()
 
+# What each step saw and did: its signed loss p, its length τ and the label predicted before it.
+Steps = tuple[FloatArray, FloatArray, SignArray]
 # The τ of a step that is not taken because its numbers would overflow: a zero that its sign tells from others.
 SKIPPED = -0.0
 

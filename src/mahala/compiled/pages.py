@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from mahala.compiled.jit import kernel
 from mahala.support.arrays import FloatArray, IndexArray
 
+Keys = NDArray[np.uint64]  # of items
+Counts = NDArray[np.float32]  # clicks and expected clicks
+
 
 @kernel
 def page_pairs(values: FloatArray, skip_above: bool, eta: float) -> tuple[IndexArray, IndexArray, FloatArray]:
@@ -183,15 +186,7 @@ def count_clicks(
 
 
 @kernel
-def net_clicks(
-    keys: NDArray[np.uint64],
-    counts: NDArray[np.float32],
-    n: int,
-    items: NDArray[np.uint64],
-    scale: float,
-    part: float,
-    lowest: float,
-) -> FloatArray:
+def net_clicks(keys: Keys, counts: Counts, n: int, items: Keys, scale: float, part: float, lowest: float) -> FloatArray:
     """Return, times a scale, the clicks on items minus a part of those expected; 0 for those not among n keys."""
     result = np.zeros(len(items))
     for i in range(len(items)):
@@ -203,13 +198,7 @@ def net_clicks(
 
 @kernel
 def add_counts(
-    keys: NDArray[np.uint64],
-    counts: NDArray[np.float32],
-    n: int,
-    items: NDArray[np.uint64],
-    clicks: FloatArray,
-    expected: FloatArray,
-    weight: float,
+    keys: Keys, counts: Counts, n: int, items: Keys, clicks: FloatArray, expected: FloatArray, weight: float
 ) -> tuple[int, float]:
     """Add the two counts of items to those of the first n `keys`, which ascend.
 

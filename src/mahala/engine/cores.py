@@ -1,7 +1,6 @@
 """Sums on the cores of this machine: NumPy arrays, compiled functions, threads."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,45 +8,11 @@ import numpy as np
 from mahala.compiled.search.neighbors import nearest, nearest_by_class
 from mahala.compiled.sums.pair_sums import sum_between, sum_within
 from mahala.compiled.sums.softmax_sums import sum_softmax
-from mahala.compiled.threads import PER_NUMBER, in_rows, n_threads, product, transposed_product
+from mahala.compiled.threads import product, transposed_product
 from mahala.engine.edges import EdgeGraph
 from mahala.engine.hinges import RowHinges
-from mahala.engine.minibatches import Minibatches
-from mahala.support.arrays import IndexArray, RealArray, memory_limit
-
-# How much of this machine's memory rows may take that are read from elsewhere.
-SHARE_OF_MEMORY = 0.5
-
-
-class CoreArrays:
-    """The arrays of minibatches: NumPy's, in float32."""
-
-    xp: Any = np
-
-    def place(self, X: Any) -> Any:
-        return X
-
-    fetch = place_rows = factors = floats = place
-
-    def product(self, A: RealArray, B: RealArray) -> Any:
-        return product(A, B)
-
-    def holds(self, X: Any) -> bool:
-        return isinstance(X, np.ndarray) and (not isinstance(X, np.memmap) or X.nbytes < self.room())
-
-    def room(self) -> float:
-        return SHARE_OF_MEMORY * memory_limit(None)
-
-    def differences(self, rows: RealArray, left: IndexArray, right: IndexArray) -> RealArray:
-        result = np.empty((len(left), rows.shape[1]), dtype=np.float32)
-        dtype = np.float64 if rows.dtype == np.float64 else np.float32
-
-        def of_part(part: slice) -> None:
-            minuend = rows[left[part]].astype(dtype, copy=False)
-            np.subtract(minuend, rows[right[part]], out=result[part], casting="same_kind", dtype=dtype)
-
-        in_rows(of_part, len(left), n_threads(PER_NUMBER * result.size))
-        return result
+from mahala.engine.map_descent import DeviceArrays
+from mahala.support.arrays import RealArray
 
 
 class Cores:
@@ -74,6 +39,6 @@ class Cores:
     between = staticmethod(sum_between)
     hinges = RowHinges
     edge_graph = EdgeGraph
-    minibatches = staticmethod(partial(Minibatches, CoreArrays()))
+    arrays = DeviceArrays
     nearest = staticmethod(nearest)
     nearest_by_class = staticmethod(nearest_by_class)

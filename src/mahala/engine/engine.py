@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mahala.engine.map_descent import MapProblem
-from mahala.engine.minibatches import GivenComparisons, Minibatches
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
-
-Coefficients = tuple[float, float, float]
-
+from mahala.compiled.sums.pair_sums import Cost
+from mahala.engine.map_descent import DeviceArrays
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 # LMNN's objective on images Z, given a smoothing: with smoothed hinges, with plain ones, and the pull of the first.
 Hinges = Callable[[Any, float], tuple[float, float, Any]]
@@ -47,15 +44,9 @@ class Engine(Protocol):
         """Σ w_i w_j ‖z_i - z_j‖² over the pairs of one class, and its pull."""
 
     def between(
-        self,
-        Z: Any,
-        codes: IndexArray,
-        coefficients: Coefficients,
-        cutoff: float,
-        weights: FloatArray | None = None,
-        rows: slice | None = None,
+        self, Z: Any, codes: IndexArray, cost: Cost, weights: FloatArray | None = None, rows: slice | None = None
     ) -> tuple[float, Any]:
-        """Σ w_i w_j (a + b d_ij + c d_ij²) over the pairs of different classes with d_ij < cutoff, and its pull.
+        """Σ w_i w_j cost(d_ij) over the pairs of different classes, and its pull.
 
         With `rows` it is the share of these rows.
         """
@@ -66,17 +57,8 @@ class Engine(Protocol):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
         """Σ w_e v_e v_eᵀ over edges e, where v_e is the difference of the rows of X, NumPy's, at its two ends."""
 
-    def minibatches(
-        self,
-        X: Any,
-        comparisons: IndexArray | GivenComparisons,
-        problem: MapProblem,
-        *,
-        batch_size: int,
-        seed: int,
-        state: Arrays | None,
-    ) -> Minibatches:
-        """A descent of a map over minibatches of comparisons between rows X of any kind; from a state it resumes."""
+    def arrays(self) -> DeviceArrays:
+        """What a descent over minibatches needs."""
 
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""

@@ -141,7 +141,7 @@ class NearPairs:
             x, y = heads[left], heads[right]
             products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
             ends, numbers = np.zeros(len(x) + 1, dtype=np.intp), scratch((products.size,), np.int32, 1)
-            count = find_near(products, left.start, right.start, norms, radius, codes, ends, numbers)
+            count = find_near(products, left.start, right.start, (norms, radius, codes), ends, numbers)
             pairs = left.start, ends, numbers[:count].copy()
             n_found += count
             if keep and n_found <= MOST_KEPT:

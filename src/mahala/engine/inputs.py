@@ -8,6 +8,7 @@ import numpy as np
 
 from mahala.compiled.threads import in_threads, n_threads
 from mahala.engine.dask import rows as lazy
+from mahala.engine.dask.rows import labelled_parts as labelled_parts
 from mahala.support import validation
 from mahala.support.arrays import IndexArray
 from mahala.support.lazily import sklearn_checks
@@ -69,11 +70,6 @@ def parts(X: Any, *, keep: bool = False) -> list[tuple[slice, Any]]:
     if not keep:
         return pieces
     return list(zip([rows for rows, _ in pieces], lazy.persist([part for _, part in pieces]), strict=True))
-
-
-def labelled_parts(X: Any, y: Any) -> list[tuple[Any, Any]]:
-    """Return the rows of each chunk, not computed yet, and their labels; a bag gives comparisons."""
-    return lazy.parts_with_labels(X, y)
 
 
 def check_stored_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:

@@ -1,53 +1,76 @@
 """Steps of a linear map down the logistic loss of comparisons, a minibatch at a time, with the arrays of any engine."""
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.support.arrays import Arrays, FloatArray, RealArray
+from mahala.compiled.threads import PER_NUMBER, in_rows, n_threads, product
+from mahala.support.arrays import Arrays, FloatArray, RealArray, memory_limit
 
 # Shares of the old value in the running means of the gradient and of its squared norm.
 MOMENTUM, MEMORY = 0.9, 0.99
 # The length of a step is this share of the norm of the first map divided by the number of steps, but at most the
 # second one. It rises during the first steps, which follow few gradients, and then falls to zero.
 TRAVEL, LONGEST_STEP, RISE = 30.0, 0.1, 0.02
+# How much of this machine's memory rows may take that are read from elsewhere.
+SHARE_OF_MEMORY = 0.5
 # exp of a larger number may overflow.
 _LARGEST_EXPONENT = 80.0
 _TINY = 1e-30
 
 
-class DeviceArrays(Protocol):
-    """What a descent needs of an engine beside the operators and functions that NumPy and PyTorch share."""
+class DeviceArrays:
+    """What a descent needs of an engine beside the operators and functions that NumPy and PyTorch share; NumPy's here.
 
-    xp: Any  # numpy or torch
+    The factors of products, which other engines may round, are as precise as everything else: in float32.
+    """
 
-    def place(self, X: Any, /) -> Any:
+    xp: Any = np  # or torch
+
+    def place(self, X: Any) -> Any:
         """Return an array of NumPy as one of the engine."""
+        return X
 
-    def fetch(self, Z: Any, /) -> Any:
+    def fetch(self, Z: Any) -> Any:
         """Return an array of the engine as NumPy's."""
+        return Z
 
-    def place_rows(self, X: Any, /) -> Any:
+    def place_rows(self, X: Any) -> Any:
         """Return rows of NumPy or PyTorch as an array of the engine of the same type, not copied if possible."""
+        return X
 
     def holds(self, X: Any) -> bool:
         """Whether rows are in the memory of the engine."""
+        return isinstance(X, np.ndarray) and (not isinstance(X, np.memmap) or X.nbytes < self.room())
 
     def room(self) -> float:
         """Return how many bytes of rows the memory of the engine has room for."""
+        return SHARE_OF_MEMORY * memory_limit(None)
 
     def differences(self, rows: Any, left: Any, right: Any) -> Any:
         """Return rows[left] - rows[right] as factors of products."""
+        result = np.empty((len(left), rows.shape[1]), dtype=np.float32)
+        dtype = np.float64 if rows.dtype == np.float64 else np.float32
 
-    def factors(self, A: Any, /) -> Any:
+        def of_part(part: slice) -> None:
+            minuend = rows[left[part]].astype(dtype, copy=False)
+            np.subtract(minuend, rows[right[part]], out=result[part], casting="same_kind", dtype=dtype)
+
+        in_rows(of_part, len(left), n_threads(PER_NUMBER * result.size))
+        return result
+
+    def factors(self, A: Any) -> Any:
         """Return an array in the precision of the factors of products."""
+        return A
 
     def product(self, A: Any, B: Any) -> Any:
         """Return A @ B in float32, or in the precision of its factors."""
+        return product(A, B)
 
-    def floats(self, A: Any, /) -> Any:
+    def floats(self, A: Any) -> Any:
         """Return an array in float32."""
+        return A
 
 
 class MapProblem(NamedTuple):

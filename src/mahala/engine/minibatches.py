@@ -149,8 +149,6 @@ class GivenSource:
             numbers, pairs = np.unique(pairs, return_inverse=True)
             rows = self._arrays.place_rows(read_rows(self._X, numbers))
         left, right = pairs.reshape(2, -1)
-        optional = (None if values is None else self._arrays.place(values) for values in (signs, self._chosen(chosen)))
+        weights = None if self._weights is None else self._weights[chosen]
+        optional = (None if values is None else self._arrays.place(values) for values in (signs, weights))
         return rows, self._arrays.place(left), self._arrays.place(right), *optional
-
-    def _chosen(self, chosen: IndexArray) -> Any:
-        return None if self._weights is None else self._weights[chosen]

@@ -58,18 +58,22 @@ def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray
     order of the training rows does not matter. Distances that differ by rounding are equal. With `values` of 0 and 1
     the means are votes, and equal ones are exactly equal.
     """
-    queries, most = train if test is None else test, int(counts[-1])
-    places = _Places.of(train, values)
-    near, squared = places.nearest(queries, min(most + 1 + (test is None), places.rows.shape[0]))
+    places, most = _Places.of(train, values, test, counts), int(counts[-1])
+    near, squared = places.nearest(slice(None), min(most + 1 + (test is None), places.rows.shape[0]))
     for block in row_blocks(len(near), (most + 2) * values.shape[1]):
-        rows = np.arange(block.start, block.stop)
-        yield places.means(near[block], squared[block], counts, queries, rows, leave_one_out=test is None)
+        yield places.means(near[block], squared[block], np.arange(block.start, block.stop))
 
 
 class _Places(NamedTuple):
-    """The different training rows, which of them each row is, and how many rows, and which sum of values, each has."""
+    """The different training rows, which of them each row is, and how many rows, and which sum of values, each has.
+
+    Beside them are the queries, without which training rows ask for other ones, and the numbers of neighbours.
+    """
 
     rows: Any
+    queries: Any
+    leave_one_out: bool
+    counts: IndexArray
     of_row: IndexArray
     sizes: FloatArray
     sums: FloatArray
@@ -77,7 +81,7 @@ class _Places(NamedTuple):
     rounding: float
 
     @classmethod
-    def of(cls, train: Any, values: FloatArray) -> Self:
+    def of(cls, train: Any, values: FloatArray, test: Any, counts: IndexArray) -> Self:
         """Merge equal rows, so that there are few ties; sparse rows and those of Dask stay as they are."""
         n = train.shape[0]
         rows, of_row = train, np.arange(n)
@@ -88,17 +92,19 @@ class _Places(NamedTuple):
         sums = np.zeros((len(sizes), values.shape[1]))
         np.add.at(sums, of_row, values)
         squares = rows.multiply(rows).sum() if is_sparse(rows) else computed((rows.astype(np.float64) ** 2).sum())
-        return cls(rows, of_row, sizes, sums, values, _ROUNDING**2 * float(squares) / n)
+        asked = train if test is None else test, test is None, counts
+        return cls(rows, *asked, of_row, sizes, sums, values, _ROUNDING**2 * float(squares) / n)
 
-    def nearest(self, queries: Any, n: int) -> tuple[IndexArray, FloatArray]:
-        """Return the nearest places of each query and their squared distances."""
+    def nearest(self, rows: Any, n: int) -> tuple[IndexArray, FloatArray]:
+        """Return the nearest places of some queries and their squared distances."""
+        queries = self.queries if isinstance(rows, slice) else self.queries[rows]
         result: tuple[IndexArray, FloatArray] = current_engine().nearest(self.rows, queries, n)
         return result
 
-    def contents(self, near: IndexArray, rows: IndexArray | None) -> tuple[FloatArray, FloatArray]:
-        """Return how many training rows are at each of these places, and the sums of their values; without `rows`."""
+    def contents(self, near: IndexArray, rows: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Return how many training rows are at the places near some queries, and the sums of their values."""
         sizes, sums = self.sizes[near], self.sums[near]
-        if rows is not None:  # a row is not its own neighbour
+        if self.leave_one_out:  # a row is not its own neighbour
             is_own = near == self.of_row[rows][:, np.newaxis]
             sizes = sizes - is_own
             sums = sums - is_own[:, :, np.newaxis] * self.values[rows][:, np.newaxis]
@@ -113,18 +119,9 @@ class _Places(NamedTuple):
         first[:, 1:], end[:, :-1] = np.where(same, 0, places), np.where(same, width, places)
         return np.maximum.accumulate(first, axis=1), np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
 
-    def means(
-        self,
-        near: IndexArray,
-        squared: FloatArray,
-        counts: IndexArray,
-        queries: Any,
-        rows: IndexArray,
-        *,
-        leave_one_out: bool,
-    ) -> FloatArray:
+    def means(self, near: IndexArray, squared: FloatArray, rows: IndexArray) -> FloatArray:
         """Return the means of `neighbor_means` for some rows of the queries, given their nearest places."""
-        sizes, sums = self.contents(near, rows if leave_one_out else None)
+        counts, (sizes, sums) = self.counts, self.contents(near, rows)
         first, end = self.ties(squared)
         n, width = near.shape
         at = np.arange(n)
@@ -144,6 +141,5 @@ class _Places(NamedTuple):
             width = min(max(4 * width, 64), len(self.sizes))
             for part in row_blocks(len(unfinished), width * sums.shape[2]):
                 chosen = rows[unfinished[part]]
-                more = self.nearest(queries[chosen], width)
-                result[:, unfinished[part]] = self.means(*more, counts, queries, chosen, leave_one_out=leave_one_out)
+                result[:, unfinished[part]] = self.means(*self.nearest(chosen, width), chosen)
         return result

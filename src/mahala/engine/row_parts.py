@@ -43,10 +43,9 @@ class RowParts:
         pieces = [slice(start, min(start + self._piece, n)) for start in sorted(starts[part :: self.n_parts])]
         numbers = np.concatenate([np.arange(piece.start, piece.stop) for piece in pieces])
         rows = np.empty((len(numbers), self._X.shape[1]), dtype=self._X.dtype)
-        for at, piece in zip(np.cumsum([0, *map(_length, pieces)]), pieces, strict=False):
-            rows[at : at + _length(piece)] = read_rows(self._X, piece)
+        at = 0
+        for piece in pieces:
+            end = at + piece.stop - piece.start
+            rows[at:end] = read_rows(self._X, piece)
+            at = end
         return numbers, self._arrays.place_rows(rows)
-
-
-def _length(piece: slice) -> int:
-    return int(piece.stop - piece.start)

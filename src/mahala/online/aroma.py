@@ -118,7 +118,7 @@ class CovarianceState(SimilarityState):
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
         self.make_writable("M", "late")
         covariances = *self._Lambda.arrays(whole=len(x) > 1), *self._Gamma.arrays(whole=len(x) > 1)
-        kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, *steps)
+        kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, steps)
 
     def feed_one(
         self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule

@@ -119,7 +119,7 @@ class LEGOState(DefiniteState):
 
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         V, y = chunk
-        arguments = *self._M.arrays(whole=len(y) > 1), self.outside, self.inverse_trace, rule, self.targets, *steps
+        arguments = *self._M.arrays(whole=len(y) > 1), self.outside, self.inverse_trace, rule, self.targets, steps
         self.inverse_trace = stream_lego(V, y, *arguments)
         self.n_steps += len(y)
 

@@ -96,7 +96,7 @@ class RDMLState(DefiniteState):
         R = self._R = self._R or self._invert()
         while True:
             matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=len(y) > 1)
-            arguments = V, y, *matrices, self.outside, rule, self.n_corrections, *steps
+            arguments = V, y, *matrices, self.outside, rule, self.n_corrections, steps
             done, self.n_corrections, stopped = stream_rdml(*arguments)
             self.n_steps += done
             if stopped:

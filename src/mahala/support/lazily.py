@@ -1,4 +1,4 @@
-"""Modules and classes of SciPy and scikit-learn that are imported on first use.
+"""Modules and classes of SciPy, scikit-learn and Dask that are imported on first use.
 
 A process that only applies a metric starts without them. The base classes of scikit-learn have types of our own here:
 scikit-learn has none, and whatever derives from an untyped class accepts any argument and has any attribute to a type
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing import Literal, Self
 
+    import dask as dask
     import numpy as np
     import scipy.linalg as linalg
     import scipy.sparse as sp
@@ -51,6 +52,7 @@ else:
             return value
 
     csgraph = _Module("scipy.sparse.csgraph")
+    dask = _Module("dask")
     linalg = _Module("scipy.linalg")
     metrics = _Module("sklearn.metrics")
     sp = _Module("scipy.sparse")
@@ -66,4 +68,14 @@ else:
 
 
 __all__ = ["BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClassifierMixin", "TransformerMixin"]
-__all__ += ["csgraph", "linalg", "metrics", "pairwise", "preprocessing", "sklearn_checks", "sp", "spatial_distance"]
+__all__ += [
+    "csgraph",
+    "dask",
+    "linalg",
+    "metrics",
+    "pairwise",
+    "preprocessing",
+    "sklearn_checks",
+    "sp",
+    "spatial_distance",
+]

@@ -23,8 +23,8 @@ def test_steps_are_the_papers_and_the_inverse_follows(d, size):
     pending, correction = np.zeros((2, 2, 2, d))
     while done < 200:
         part = slice(done, min(done + size, 200))
-        arguments = V[part], y[part], M, pending if size == 1 else None, R, correction, state, b, RULE, 0.0
-        b, taken, why = stream_psd(*arguments, *(column[part] for column in steps))
+        arguments = V[part], y[part], M, pending if size == 1 else None, R, correction, state, b, (*RULE, 0.0)
+        b, taken, why = stream_psd(*arguments, tuple(column[part] for column in steps))
         done += taken
         if why != DONE:
             settle(M, pending)

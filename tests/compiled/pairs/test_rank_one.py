@@ -17,7 +17,7 @@ def test_lego_takes_the_papers_steps(size):
         part = slice(first, first + size)
         matrices = M, pending if size == 1 else None
         inverse_trace = stream_lego(
-            V[part], y[part], *matrices, 0, inverse_trace, 0.1, (0.5, 8.0), *(column[part] for column in steps)
+            V[part], y[part], *matrices, 0, inverse_trace, 0.1, (0.5, 8.0), tuple(column[part] for column in steps)
         )
     settle(M, pending)
     expected, expected_steps = lego(V, y, 0.1, (0.5, 8.0), LEAST_SHARE)
@@ -37,7 +37,7 @@ def test_rdml_takes_the_papers_steps_and_the_inverse_follows(size):
         part = slice(done, min(done + size, 70))
         matrices = (M, pending, R, correction) if size == 1 else (M, None, R, None)
         taken, corrections, why = stream_rdml(
-            V[part], y[part], *matrices, 0, 0.1, corrections, *(column[part] for column in steps)
+            V[part], y[part], *matrices, 0, 0.1, corrections, tuple(column[part] for column in steps)
         )
         done += taken
         if why != DONE:

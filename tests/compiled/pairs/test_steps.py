@@ -27,16 +27,17 @@ def agrees(M, b, steps, expected):
 def test_every_form_takes_the_papers_steps(rule, n):
     V, y = pairs(n)
     expected = passive_aggressive(V, y, rule, psd=0)
+    rule = (*rule, 0.0)
     M, pending, steps = np.zeros((5, 5)), np.zeros((2, 2, 5)), record(n)
-    b = stream_indefinite(V, y, M, pending if n == 1 else None, 0.0, rule, 0.0, *steps)
+    b = stream_indefinite(V, y, M, pending if n == 1 else None, 0.0, rule, steps)
     settle(M, pending)
     agrees(M, b, steps, expected)
 
     rows, M, steps = sp.csr_array(V), np.zeros((5, 5)), record(n)
     arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-    agrees(M, stream_sparse(*arrays, y, M, 0.0, rule, 0.0, *steps), steps, expected)
+    agrees(M, stream_sparse(arrays, y, M, 0.0, rule, steps), steps, expected)
 
     weights, steps = np.zeros(n), record(n)
-    b = stream_dual((V @ V.T) ** 2, np.zeros(n), weights, np.arange(n), y, 0.0, rule, 0.0, *steps)
+    b = stream_dual((V @ V.T) ** 2, np.zeros(n), weights, y, 0.0, rule, steps)
     M = (V.T * weights) @ V
     agrees(M, b, steps, expected)

@@ -9,9 +9,9 @@ from mahala.compiled.pairs.symmetric import multiply as multiply_compiled
 
 
 @kernel
-def subtract(A, factors, terms, weights, n, later):
+def subtract(A, pending, space, terms, weights, n):
     """`subtract_terms`, which compiled code alone can call."""
-    subtract_terms(A, factors, terms, weights, n, later)
+    subtract_terms(A, pending, space, terms, weights, n)
 
 
 @kernel
@@ -23,7 +23,7 @@ def multiply(A, pending, x, out):
 def postpone(pending, terms, weights, n):
     """Leave A += Σ weights_l terms_l terms_lᵀ pending."""
     pending[1, :n] = terms[:n]
-    subtract(np.empty((terms.shape[1],) * 2), pending[0], pending[1], -weights, n, True)
+    subtract(np.empty((terms.shape[1],) * 2), pending, pending[0], pending[1], -weights, n)
 
 
 @pytest.mark.parametrize("n_terms", [0, 1, 2])
@@ -66,11 +66,11 @@ def test_terms_are_subtracted(n, d):
     rng = np.random.default_rng(n)
     terms, weights, start = rng.normal(size=(8, d)), rng.normal(size=8), rng.normal(size=(d, d))
     A = start.copy()
-    subtract(A, np.empty((8, d)), terms.copy(), weights, n, False)
+    subtract(A, None, np.empty((8, d)), terms.copy(), weights, n)
     np.testing.assert_allclose(A, start - (terms[:n].T * weights[:n]) @ terms[:n], atol=1e-12)
     if n == 1:
         alone = np.zeros((d, d))
-        subtract(alone, np.empty((8, d)), terms, weights, 1, False)
+        subtract(alone, None, np.empty((8, d)), terms, weights, 1)
         np.testing.assert_array_equal(alone, alone.T)
 
 
@@ -78,5 +78,5 @@ def test_terms_are_subtracted(n, d):
 def test_the_symmetric_part(d):
     A = np.random.default_rng(d).normal(size=(d, d))
     expected = 0.5 * (A + A.T)
-    symmetrise(A)
+    symmetrise(A, False)
     np.testing.assert_array_equal(A, expected)

@@ -49,7 +49,7 @@ def test_the_same_over_the_rows_found_near(rows):
     radius = np.full(25, -np.inf)
     np.maximum.at(radius, anchors, squared + 1.5)
     ends, found = np.zeros(26, dtype=np.intp), np.empty(25 * 25, dtype=np.int32)
-    count = find_near(Z @ Z.T, 0, 0, np.sum(Z**2, axis=1), radius, codes, ends, found)
+    count = find_near(Z @ Z.T, 0, 0, (np.sum(Z**2, axis=1), radius, codes), ends, found)
     distances = np.sum((Z[:, None] - Z) ** 2, axis=2)
     near = (distances < np.maximum(radius[:, None], radius)) & (codes[:, None] != codes)
     assert [found[a:b].tolist() for a, b in itertools.pairwise(ends)] == [

@@ -18,7 +18,7 @@ def test_blocks_of_steps_are_the_papers_steps(size):
     for first in range(0, 100, size):
         part = slice(first, first + size)
         matrices = M, late, Lambda, left, Gamma, right
-        stream_full(x[part], q[part], *matrices, 1.0, 1.0, first, *(column[part] for column in steps))
+        stream_full(x[part], q[part], *matrices, 1.0, 1.0, first, tuple(column[part] for column in steps))
     expected, mean, losses = aroma(rows, np.eye(4), 1.0, diagonal=False)
     np.testing.assert_allclose(M, expected, atol=1e-10)
     np.testing.assert_allclose(M - late / 100, mean, atol=1e-10)

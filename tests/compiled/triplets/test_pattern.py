@@ -22,9 +22,9 @@ def test_room_is_reserved_for_just_what_a_stream_can_change():
     touched = np.zeros((d, d), dtype=bool)
     for a, b, c in zip(*numbers, strict=True):
         touched |= np.outer(X[a] != 0, (X[b] != 0) | (X[c] != 0))
-    rooms, slots = count_pattern(by_column, by_anchor, csr(X), 2)
+    rooms, slots = count_pattern(by_column, by_anchor, csr(X))
     sparse = store(d, rooms + 1, slots)
-    reserve(by_column, by_anchor, csr(X), 2, sparse, 1, (1.0, 0.0))
+    reserve(by_column, by_anchor, csr(X), sparse, 1, (1.0, 0.0))
     assert sparse.tails[ENTRIES] == touched.sum()
     assert (sparse.tails[PAYLOAD], sparse.tails[TABLE]) == (rooms + 1, slots)
 
@@ -33,6 +33,6 @@ def test_room_is_reserved_for_just_what_a_stream_can_change():
     results = []
     for full in (sparse, store(d, 2**15, 2**12)):
         settings = 0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0)
-        assert stream(csr(X), csr(X), *numbers, full, layout, (1.0, 0.0), *settings, *record(40))[0] == 40
+        assert stream(csr(X), csr(X), numbers, full, layout, (1.0, 0.0), *settings, record(40))[0] == 40
         results.append(with_store("oasis", full, 40).matrix().toarray())
     np.testing.assert_allclose(*results, atol=1e-15)

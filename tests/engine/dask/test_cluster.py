@@ -87,8 +87,8 @@ def test_the_sums_are_those_of_the_cores(dtype, scale, tol, workers_use):
     sums = [
         (engine.softmax(Z, Y), cores.softmax(expected, Y)),
         (engine.within(Z, Y), cores.within(expected, Y)),
-        (engine.between(Z, Y, (1.0, -2.0, 1.0), 1.0), cores.between(expected, Y, (1.0, -2.0, 1.0), 1.0)),
-        (engine.between(Z, Y, (0.0, 1.0, 0.0), np.inf), cores.between(expected, Y, (0.0, 1.0, 0.0), np.inf)),
+        (engine.between(Z, Y, (1.0, -2.0, 1.0, 1.0)), cores.between(expected, Y, (1.0, -2.0, 1.0, 1.0))),
+        (engine.between(Z, Y, (0.0, 1.0, 0.0, np.inf)), cores.between(expected, Y, (0.0, 1.0, 0.0, np.inf))),
     ]
     for (value, pull), (right, right_pull) in sums:
         assert value == pytest.approx(right, rel=tol)

@@ -17,7 +17,7 @@ from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine import current_engine
 from mahala.engine.map_descent import MapProblem
-from mahala.engine.minibatches import GivenComparisons
+from mahala.engine.minibatches import GivenComparisons, Minibatches
 from mahala.engine.row_parts import read_rows
 from mahala.learner import LabelledRows
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
@@ -69,7 +69,7 @@ def fit_in_minibatches(
     given = data.codes if isinstance(data, LabelledRows) else GivenComparisons(data.near, data.far, data.weights)
     if state is None and warm is not None:
         state = _warm_state(warm, sample, loss.temperature)
-    batches = current_engine().minibatches(X, given, problem, batch_size=size, seed=seed, state=state)
+    batches = Minibatches(current_engine().arrays(), X, given, problem, batch_size=size, seed=seed, state=state)
     descent = batches.descent
 
     def model() -> Model:

@@ -11,10 +11,9 @@ the kernel stops and returns the reason; the caller refactors with LAPACK and ca
 
 import numpy as np
 
-from mahala.compiled.blas import gemm
-from mahala.compiled.jit import helper, kernel
-from mahala.compiled.pairs.steps import dot, step
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms
+from mahala.compiled.jit import Steps, helper, kernel
+from mahala.compiled.pairs.steps import Rule, dot, step
+from mahala.compiled.pairs.symmetric import multiply, multiply_rows, subtract_terms
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
@@ -74,19 +73,12 @@ def _shifted(small: FloatArray, k: int, delta: float) -> bool:
 
 @helper
 def _negative_pair(
-    R: FloatArray,
-    nothing: FloatArray,
-    sigma: float,
-    s: float,
-    norm2: float,
-    scale: float,
-    Q: FloatArray,
-    small: FloatArray,
+    R: FloatArray, nothing: FloatArray, sigma: float, change: float, scale: float, Q: FloatArray, small: FloatArray
 ) -> tuple[float, int]:
     """Run Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ; return (μ, steps).
 
-    μ = 0: M - s v vᵀ is PSD already. steps = 0: no convergence, μ is the best guess. On return small[0..1] hold T,
-    small[3] holds x with u = Σ x_i Q[i] / ‖x‖, and Q[steps] the next Lanczos vector.
+    `change` is s ‖v‖². μ = 0: M - s v vᵀ is PSD already. steps = 0: no convergence, μ is the best guess. On return
+    small[0..1] hold T, small[3] holds x with u = Σ x_i Q[i] / ‖x‖, and Q[steps] the next Lanczos vector.
     """
     d = Q.shape[1]
     # In units of σ every quantity is of moderate size, whatever the scale of the data.
@@ -129,7 +121,7 @@ def _negative_pair(
                 for i in range(k + 1):
                     length2 += small[3, i] * small[3, i]
                 first = small[3, 0]
-                move = (s * norm2 / sigma * first - 1.0) * first / length2
+                move = (change / sigma * first - 1.0) * first / length2
                 accurate = max(abs(mu - 1.0), mu) * beta * abs(small[2, k]) <= accuracy * np.sqrt(length2)
                 if accurate and (abs(move) <= floor or (mu == floor and move < 0.0)):
                     return (0.0 if mu == floor else mu * sigma), k + 1
@@ -199,11 +191,8 @@ def stream_psd(
     correction: FloatArray,
     state: FloatArray,
     b: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    rule: Rule,
+    steps: Steps,
 ) -> tuple[float, int, int]:
     """Take steps until the end of V, or until LAPACK is needed; return (b, steps done, reason to stop).
 
@@ -220,10 +209,7 @@ def stream_psd(
     t, why = 0, DONE
     while t < n and why == DONE:
         start = t
-        if pending is None:
-            gemm(V, t, False, M, 0, False, product, min(size, n - t), d, d, False)
-        else:
-            multiply(M, pending, V[0], product[0])
+        multiply_rows(M, pending, V, t, min(size, n - t), product)
         n_terms = 0
         while t < min(start + size, n) and why == DONE:
             v = V[t]
@@ -231,7 +217,7 @@ def stream_psd(
             for l in range(n_terms):
                 inner = dot(terms[l], v)
                 dist -= weights[l] * inner * inner
-            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+            s = step(t, y[t], b - dist, norm2 * norm2, rule, steps)
             t += 1
             if s == 0.0:
                 continue
@@ -258,7 +244,7 @@ def stream_psd(
             n_terms += 1
             mu = 0.0
             if s > 0.0:
-                mu, k = _negative_pair(R, correction, sigma, s, norm2, scale, Q, small)
+                mu, k = _negative_pair(R, correction, sigma, s * norm2, scale, Q, small)
                 if k == 0 and state[CORRECTIONS] > 0.0:
                     # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
                     # where M is more than 1e16 times σ, rounding may have left R of either sign.
@@ -293,5 +279,5 @@ def stream_psd(
             if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
                 state[SIGMA] = max(best, 1e-6 * scale)
                 why = REFACTOR
-        subtract_terms(M, product if pending is None else pending[0], terms, weights, n_terms, pending is not None)
+        subtract_terms(M, pending, product, terms, weights, n_terms)
     return b, t, why

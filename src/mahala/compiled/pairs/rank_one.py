@@ -4,10 +4,9 @@ With A the matrix that a step multiplies by v (LEGO: M, RDML: M⁻¹), every upd
 of steps, matrix products give A₀V and the Gram matrix V A₀ Vᵀ; within the block the Gram matrix follows every step
 exactly, each a is computed from the previous ones, and A is updated once at the end.
 
-Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each update, and
-changes the model in place. A single row leaves its change `pending`; several change the whole matrix, and with None
-for `pending` compiled code has the way of several only. `outside` is the number of directions that V omits because no
-pair differs in them; there M is I.
+Each kernel takes differences V (n, d) and labels y (±1), writes the steps and changes the model in place. A single row
+leaves its change `pending`; several change the whole matrix, and with None for `pending` compiled code has the way of
+several only. `outside` is the number of directions that V omits because no pair differs in them; there M is I.
 """
 
 import math
@@ -15,9 +14,9 @@ import math
 import numpy as np
 
 from mahala.compiled.blas import gemm
-from mahala.compiled.jit import SKIPPED, helper, kernel
+from mahala.compiled.jit import SKIPPED, Steps, helper, kernel
 from mahala.compiled.pairs.steps import COINCIDING, dot
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms, symmetrise
+from mahala.compiled.pairs.symmetric import multiply_rows, subtract_terms, symmetrise
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -115,15 +114,14 @@ def stream_lego(
     inverse_trace: float,
     eta: float,
     targets: tuple[float, float],
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    steps: Steps,
 ) -> float:
     """LEGO: each pair moves M so that its distance gets closer to the target of its kind (similar, dissimilar).
 
     Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
     """
     n, d = V.shape
+    p, tau, predicted = steps
     dimension, size = float(d + outside), block_size(n, d)
     product, gram, column = np.empty((size, d)), np.empty((size, size)), np.empty(size)
     terms, weights = np.empty((size, d)) if pending is None else pending[1], np.empty(size)
@@ -132,10 +130,7 @@ def stream_lego(
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if pending is None:
-            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
-        else:
-            multiply(M, pending, V[0], product[0])
+        multiply_rows(M, pending, V, t, n_rows, product)
         gemm(product, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
         trace = trace_of(M, outside)
         most = max(most, trace)
@@ -171,9 +166,9 @@ def stream_lego(
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
-        subtract_terms(M, product if pending is None else pending[0], terms, weights, n_terms, pending is not None)
+        subtract_terms(M, pending, product, terms, weights, n_terms)
         if pending is None and (t == n or trace < SHRUNK * most):
-            symmetrise(M)
+            symmetrise(M, False)
             most = 0.0
     return inverse_trace
 
@@ -189,15 +184,14 @@ def stream_rdml(
     outside: int,
     lam: float,
     n_corrections: int,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    steps: Steps,
 ) -> tuple[int, int, int]:
     """RDML until the end of V, or until R = M⁻¹ must be recomputed (REFRESH).
 
     `n_corrections` counts the corrections since R was computed. Return steps done, corrections, reason to stop.
     """
     n, d = V.shape
+    p, tau, predicted = steps
     dimension, size = float(d + outside), block_size(n, d)
     product, solved = np.empty((size, d)), np.empty((size, d))
     gram, inner = np.empty((size, size)), np.empty((size, size))
@@ -209,10 +203,7 @@ def stream_rdml(
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if pending is None:
-            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
-        else:
-            multiply(M, pending, V[0], product[0])
+        multiply_rows(M, pending, V, t, n_rows, product)
         any_moves = False
         for i in range(n_rows):
             dist[i] = dot(product[i], V[t + i])
@@ -220,10 +211,7 @@ def stream_rdml(
         if any_moves:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            if correction is None:
-                gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
-            else:
-                multiply(R, correction, V[0], solved[0])
+            multiply_rows(R, correction, V, t, n_rows, solved)
             gemm(solved, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
             gemm(V, t, False, V, t, True, inner, n_rows, n_rows, d, False)
         trace, inverse_trace = trace_of(M, outside), trace_of(R, outside)
@@ -263,12 +251,10 @@ def stream_rdml(
             if spoilt or trace < SHRUNK * most:
                 break
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
-        subtract_terms(M, product if pending is None else pending[0], moved, moves, n_terms, pending is not None)
-        subtract_terms(
-            R, product if correction is None else correction[0], terms, weights, n_terms, pending is not None
-        )
+        subtract_terms(M, pending, product, moved, moves, n_terms)
+        subtract_terms(R, correction, product, terms, weights, n_terms)
         if pending is None and (t == n or trace < SHRUNK * most):
-            symmetrise(M)
-            symmetrise(R)
+            symmetrise(M, False)
+            symmetrise(R, False)
             most = 0.0
     return t, n_corrections, DONE

@@ -1,18 +1,20 @@
 """Passive-aggressive streams over pairs in which M may become indefinite (version "-").
 
 Every step rule of the family is three numbers: τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper), with
-p = 1 - y (b - vᵀMv); the update is M ← M - τ y v vᵀ, b ← b + τ y.
+p = 1 - y (b - vᵀMv); the update is M ← M - τ y v vᵀ, b ← b + τ y. A fourth number is the shortest step that is taken.
 
-Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each update,
-changes the model in place and returns the threshold.
+Each kernel takes differences V (n, d) and labels y (±1), writes the steps, changes the model in place and returns the
+threshold.
 """
 
 import numpy as np
 
 from mahala.compiled.blas import gemm
-from mahala.compiled.jit import helper, kernel
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms
-from mahala.support.arrays import FloatArray, IndexArray, IntArray, SignArray
+from mahala.compiled.jit import Steps, helper, kernel
+from mahala.compiled.pairs.symmetric import multiply_rows, subtract_terms
+from mahala.support.arrays import FloatArray, IntArray, SignArray
+
+Rule = tuple[float, float, float, float]  # slack, lower, upper, the least |τ|
 
 # Steps whose quadratic forms and updates are computed by one matrix product.
 BLOCK = 64
@@ -29,38 +31,20 @@ def dot(a: FloatArray, b: FloatArray) -> float:
 
 
 @helper
-def step(
-    t: int,
-    label: int,
-    margin: float,
-    norm4: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
-) -> float:
+def step(t: int, label: int, margin: float, norm4: float, rule: Rule, steps: Steps) -> float:
     """Predict pair t from its margin b - vᵀMv, then choose τ; record all three. Return s = τy."""
-    slack, lower, upper = rule
+    slack, lower, upper, least = rule
+    p, tau, predicted = steps
     predicted[t] = 1 if margin >= 0.0 else -1
     p[t] = 1.0 - label * margin
     length = min(max(p[t] / (norm4 + 1.0 + slack), lower), upper)
-    tau[t] = 0.0 if abs(length) < tolerance else length + 0.0  # never SKIPPED
+    tau[t] = 0.0 if abs(length) < least else length + 0.0  # never SKIPPED
     return float(tau[t] * label)
 
 
 @kernel
 def stream_indefinite(
-    V: FloatArray,
-    y: SignArray,
-    M: FloatArray,
-    pending: FloatArray | None,
-    b: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    V: FloatArray, y: SignArray, M: FloatArray, pending: FloatArray | None, b: float, rule: Rule, steps: Steps
 ) -> float:
     """Take one step per row of V, in blocks; M is read and written once per block, and of a single row its lower half.
 
@@ -73,17 +57,14 @@ def stream_indefinite(
     terms = np.empty((size, d)) if pending is None else pending[1]
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
-        if pending is None:
-            gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
-        else:
-            multiply(M, pending, V[0], product[0])
+        multiply_rows(M, pending, V, start, n_rows, product)
         gemm(V, start, False, V, start, True, gram, n_rows, n_rows, d, False)
         n_terms = 0
         for i in range(n_rows):
             t, norm2, dist = start + i, gram[i, i], dot(product[i], V[start + i])
             for l in range(i):
                 dist -= c[l] * gram[i, l] * gram[i, l]
-            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+            s = step(t, y[t], b - dist, norm2 * norm2, rule, steps)
             b += s
             c[i] = 0.0 if norm2 < COINCIDING else s
             if c[i] != 0.0:
@@ -91,25 +72,16 @@ def stream_indefinite(
                 for j in range(d):
                     terms[n_terms, j] = V[t, j]
                 n_terms += 1
-        subtract_terms(M, product if pending is None else pending[0], terms, weights, n_terms, pending is not None)
+        subtract_terms(M, pending, product, terms, weights, n_terms)
     return b
 
 
 @kernel
 def stream_sparse(
-    data: FloatArray,
-    indices: IntArray,
-    indptr: IntArray,
-    y: SignArray,
-    M: FloatArray,
-    b: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    rows: tuple[FloatArray, IntArray, IntArray], y: SignArray, M: FloatArray, b: float, rule: Rule, steps: Steps
 ) -> float:
     """Take the same steps over the rows of a CSR matrix of differences; a step touches nnz(v)² entries of M."""
+    data, indices, indptr = rows
     for t in range(len(y)):
         entries = slice(indptr[t], indptr[t + 1])
         columns, values = indices[entries], data[entries]
@@ -121,7 +93,7 @@ def stream_sparse(
                 inner += values[j] * row[columns[j]]
             dist += values[i] * inner
             norm2 += values[i] * values[i]
-        s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+        s = step(t, y[t], b - dist, norm2 * norm2, rule, steps)
         b += s
         if s != 0.0 and norm2 >= COINCIDING:
             for i in range(len(values)):
@@ -134,25 +106,16 @@ def stream_sparse(
 
 @kernel
 def stream_dual(
-    gram2: FloatArray,
-    distances: FloatArray,
-    weights: FloatArray,
-    order: IndexArray,
-    y: SignArray,
-    b: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    gram2: FloatArray, distances: FloatArray, weights: FloatArray, y: SignArray, b: float, rule: Rule, steps: Steps
 ) -> float:
-    """Take the same steps over a fixed set of r pairs, in the given `order`, by updating all r distances.
+    """Take the same steps over a fixed set of r pairs, in cycles, by updating all r distances.
 
     `gram2` holds (v_kᵀv_l)². A passive step costs O(1), an update O(r); M changes by Σ weights_k v_k v_kᵀ.
     """
-    for t in range(len(order)):
-        k = order[t]
-        s = step(t, y[k], b - distances[k], gram2[k, k], rule, tolerance, p, tau, predicted)
+    k = -1
+    for t in range(len(steps[0])):
+        k = k + 1 if k + 1 < len(y) else 0
+        s = step(t, y[k], b - distances[k], gram2[k, k], rule, steps)
         if s != 0.0:
             b += s
             weights[k] -= s

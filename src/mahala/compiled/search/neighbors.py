@@ -17,6 +17,9 @@ from mahala.compiled.jit import EXACT, kernel_with
 from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, scratch
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, block_size, slices
 
+Rows = tuple[FloatArray, FloatArray, IndexArray]  # their values, norms and numbers
+Classes = tuple[IndexArray, IndexArray, bool]
+
 
 def nearest(reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
     """Find the `k` reference rows nearest to each query, sorted by (distance, row number).
@@ -86,9 +89,8 @@ def _nearest(
         products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
         for indices, squared, same in in_use:
             classes = query_codes[block], codes[numbers], same
-            _update(
-                products, x_norms, r_norms, x, r, numbers, query_rows[block], classes, squared[block], indices[block]
-            )
+            rows = (x, x_norms, query_rows[block]), (r, r_norms, numbers)
+            _update(products, *rows, classes, squared[block], indices[block])
 
     for part in slices(n_reference, step):
         order = part.start + shuffled[shuffled < part.stop - part.start]
@@ -163,24 +165,15 @@ def _shrunk_norms(centred: FloatArray) -> FloatArray:
 
 @kernel_with(EXACT)
 def _update(
-    products: FloatArray,
-    x_norms: FloatArray,
-    r_norms: FloatArray,
-    x: FloatArray,
-    r: FloatArray,
-    r_rows: IndexArray,
-    query_rows: IndexArray,
-    classes: tuple[IndexArray, IndexArray, bool],
-    squared: FloatArray,
-    indices: IndexArray,
+    products: FloatArray, queries: Rows, reference: Rows, classes: Classes, squared: FloatArray, indices: IndexArray
 ) -> None:
     """Update the heaps of the queries with the reference rows; the root of a heap is the farthest neighbour.
 
-    Query i is the reference row query_rows[i] and does not enter its heap. `classes` are those of the queries and of
-    the reference rows, and whether neighbours are of the same class or of another one.
+    The number of a query is that of the reference row that it is, and which does not enter its heap. `classes` are
+    those of the queries and of the reference rows, and whether neighbours are of the same class or of another one.
     """
     k = squared.shape[1]
-    x_codes, r_codes, same = classes
+    (x, x_norms, query_rows), (r, r_norms, r_rows), (x_codes, r_codes, same) = queries, reference, classes
     for i in range(len(x)):
         distances, rows = squared[i], indices[i]
         for j in range(len(r)):

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.jit import kernel
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import BoolArray, FloatArray
 
 Codes = NDArray[np.int8]
 Singles = NDArray[np.float32]
@@ -20,7 +20,7 @@ def quantised(X: Singles) -> tuple[Codes, Singles]:
     return codes, sizes
 
 
-def score_bounds(codes: Codes, sizes: Singles, live: NDArray[np.bool_], query: FloatArray) -> tuple[Singles, Singles]:
+def score_bounds(codes: Codes, sizes: Singles, live: BoolArray, query: FloatArray) -> tuple[Singles, Singles]:
     """Return lower and upper bounds of the inner product of each row with a query that is scaled to 1 at most.
 
     They hold for the products of the rows in double precision, rounded. Rows that are not live have minus infinity.
@@ -29,9 +29,9 @@ def score_bounds(codes: Codes, sizes: Singles, live: NDArray[np.bool_], query: F
     most = min(2**15 - 1, (2**31 - 1) // (127 * len(query)))  # with which the sum of products fits into 32 bits
     whole = np.rint(most * query)
     query_sizes = np.array([1.0 / most, np.linalg.norm(query), np.linalg.norm(query - whole / most)])
-    lower, upper = np.empty((2, len(codes)), dtype=np.float32)
-    _score_bounds(codes, sizes, live, whole.astype(np.int16), query_sizes, lower, upper)
-    return lower, upper
+    bounds = np.empty((2, len(codes)), dtype=np.float32)
+    _score_bounds(codes, sizes, live, whole.astype(np.int16), query_sizes, bounds)
+    return bounds[0], bounds[1]
 
 
 def compile_search() -> None:
@@ -83,19 +83,13 @@ def _quantise(X: Singles, codes: Codes, sizes: Singles) -> None:
 
 @kernel
 def _score_bounds(
-    codes: Codes,
-    sizes: Singles,
-    live: NDArray[np.bool_],
-    query: NDArray[np.int16],
-    query_sizes: FloatArray,
-    lower: Singles,
-    upper: Singles,
+    codes: Codes, sizes: Singles, live: BoolArray, query: NDArray[np.int16], query_sizes: FloatArray, bounds: Singles
 ) -> None:
     """Write bounds on the inner product of each row with a query.
 
     The query is t d + f with the whole numbers d, and 1 at most; its sizes are t, its own length and that of f.
     """
-    step, length, error = query_sizes
+    (step, length, error), lower, upper = query_sizes, bounds[0], bounds[1]
     for row in range(len(codes)):
         if not live[row]:
             lower[row] = upper[row] = -np.inf

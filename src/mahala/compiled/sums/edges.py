@@ -35,17 +35,6 @@ def log_loss(margins: FloatArray) -> float:
     return float(np.log(np.exp(lowest - margins).sum()) - lowest)
 
 
-def _balance(sides: list[tuple[FloatArray, FloatArray, FloatArray]], w: float, threads: int) -> tuple[float, float]:
-    """Return log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), P, N ≥ 0.
-
-    The sides are the margins and gains of P and of N, and |gains - v|.
-    """
-    (lowest_p, p, slope_p), (lowest_n, n, slope_n) = (_sum_of_side(*side, w, threads) for side in sides)
-    if n == 0.0:
-        return np.inf, np.nan
-    return math.log(p / n) - lowest_p + lowest_n, slope_n / n - slope_p / p
-
-
 def _sum_of_side(
     margins: FloatArray, gains: FloatArray, factors: FloatArray, w: float, threads: int
 ) -> tuple[float, float, float]:
@@ -69,9 +58,9 @@ def _sum_of_side(
 def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) -> float:
     """Return the w from 0 to `longest` that minimises log Σ exp(-margins - w·gains) + v·w; its slope at 0 is negative.
 
-    It is the root of P - N (see `_balance`), found by Newton's method on log P - log N, which falls almost linearly. A
-    step that leaves the interval known to contain the root is replaced by the midpoint, or by a longer step as long as
-    the interval has no upper end.
+    It is the root of P - N = Σ (gains - v) exp(-margins - w·gains), P, N ≥ 0, by Newton's method on log P - log N,
+    which falls almost linearly. A step that leaves the interval known to contain the root is replaced by the midpoint,
+    or by a longer step as long as the interval has no upper end.
 
     >>> w = best_step(np.zeros(4), np.array([1.0, 1.0, 1.0, -1.0]), 0.0, 100.0)
     >>> round(float(np.exp(2.0 * w)), 9)
@@ -79,11 +68,12 @@ def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) 
     """
     low, high, w = 0.0, np.inf, 0.0
     threads = n_threads(EXP_COST * len(margins))
-    sides: list[tuple[FloatArray, FloatArray, FloatArray]] = [
-        (margins[side], gains[side], np.abs(gains[side] - v)) for side in (gains > v, gains < v)
-    ]
+    sides = [(margins[side], gains[side], np.abs(gains[side] - v)) for side in (gains > v, gains < v)]
     for _ in range(200):
-        value, slope = _balance(sides, w, threads)
+        (lowest_p, p, slope_p), (lowest_n, n, slope_n) = (_sum_of_side(*side, w, threads) for side in sides)
+        value, slope = np.inf, np.nan
+        if n > 0.0:
+            value, slope = math.log(p / n) - lowest_p + lowest_n, slope_n / n - slope_p / p
         if value > 0.0:
             low = w
         else:

@@ -14,6 +14,8 @@ from mahala.compiled.threads import FEW_PAIRS, PER_NUMBER, in_threads, n_threads
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, block_size, slices
 from mahala.support.lazily import sp
 
+Rows = tuple[RealArray, RealArray, IndexArray]  # norms, radii and class codes
+
 CHUNK = 64
 # The differences along so many edges stay near the processor.
 EDGE_BYTES = 2**18
@@ -104,22 +106,16 @@ def hinges_of_rows(
 
 
 def find_near(
-    products: RealArray,
-    first: int,
-    second: int,
-    norms: RealArray,
-    radius: RealArray,
-    codes: IndexArray,
-    ends: IndexArray,
-    near_rows: NDArray[np.int32],
+    products: RealArray, first: int, second: int, rows: Rows, ends: IndexArray, near_rows: NDArray[np.int32]
 ) -> int:
     """Find pairs of rows i = first, ... and l = second, ..., l > i, one of which is within the radius of the other.
 
-    They are of different classes. `products` are inner products; `norms` are squared norms minus the most that rounding
-    can add to a squared distance; `radius` is squared too. Return how many were found.
+    They are of different classes. `products` are inner products; norms are squared norms minus the most that rounding
+    can add to a squared distance; a radius is squared too. Return how many were found.
     """
     if products.size > FEW_PAIRS:
-        return _find_near(products, first, second, norms, radius, codes, ends, near_rows)
+        return _find_near(products, first, second, rows, ends, near_rows)
+    norms, radius, codes = rows
     i, l = first + np.arange(products.shape[0])[:, np.newaxis], second + np.arange(products.shape[1])
     squared = norms[i] + norms[l] - 2 * products
     near = (l > i) & (codes[i] != codes[l]) & ((squared < radius[i]) | (squared < radius[l]))
@@ -130,15 +126,9 @@ def find_near(
 
 @kernel
 def _find_near(
-    products: RealArray,
-    first: int,
-    second: int,
-    norms: RealArray,
-    radius: RealArray,
-    codes: IndexArray,
-    ends: IndexArray,
-    near_rows: NDArray[np.int32],
+    products: RealArray, first: int, second: int, rows: Rows, ends: IndexArray, near_rows: NDArray[np.int32]
 ) -> int:
+    norms, radius, codes = rows
     count, n = 0, products.shape[1]
     for a in range(products.shape[0]):
         i = first + a

@@ -23,6 +23,10 @@ from mahala.compiled.threads import (
 )
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
+# (a, b, c, cutoff): a pair at a distance d below the cutoff costs a + b d + c d².
+Cost = tuple[float, float, float, float]
+Rows = tuple[RealArray, IndexArray, RealArray | None]  # squared norms, class codes, weights
+
 # The largest size of a block of products.
 BLOCK_BYTES = 8 * 2**20
 # If fewer than one weight in this many is non-zero, a loop is faster than a matrix product (measured from 32 to 784
@@ -33,16 +37,11 @@ FEW_PRODUCTS = 2**22
 
 
 def sum_between(
-    Z: RealArray,
-    codes: IndexArray,
-    coefficients: tuple[float, float, float],
-    cutoff: float,
-    weights: FloatArray | None = None,
-    rows: slice | None = None,
+    Z: RealArray, codes: IndexArray, cost: Cost, weights: FloatArray | None = None, rows: slice | None = None
 ) -> tuple[float, RealArray]:
     """Σ w_i w_j (a + b d_ij + c d_ij²) over unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
 
-    `coefficients` are (a, b, c) and the d_ij are distances, not squared. Coinciding rows have no pull. With `rows` it
+    The d_ij are distances, not squared. Coinciding rows have no pull. With `rows` it
     is half of the terms of each of these rows, so that shares of the rows add up to the whole.
     """
     n = len(Z)
@@ -58,9 +57,9 @@ def sum_between(
         rows_of, columns_of = ((norms[part], codes[part], None if w is None else w[part]) for part in (left, right))
         diagonal = rows is None and left == right
         if products.size <= FEW_PAIRS:
-            value, count = _between_of_few(products, rows_of, columns_of, diagonal, coefficients, cutoff)
+            value, count = _between_of_few(products, rows_of, columns_of, diagonal, cost)
         else:
-            value, count = _between(products, *rows_of, *columns_of, diagonal, coefficients, cutoff)
+            value, count = _between(products, *rows_of, *columns_of, diagonal, cost)
         add_pull(products, count, Z, left, right, pull, sums)
         return value
 
@@ -130,24 +129,15 @@ def add_multiples(Z: RealArray, factors: RealArray, pull: RealArray) -> None:
     in_rows(add, len(Z), n_threads(PER_NUMBER * Z.size))
 
 
-def sum_edges(
-    Z: RealArray, left: IndexArray, right: IndexArray, coefficients: tuple[float, float, float], cutoff: float
-) -> tuple[float, RealArray]:
+def sum_edges(Z: RealArray, left: IndexArray, right: IndexArray, cost: Cost) -> tuple[float, RealArray]:
     """Return what `sum_between` returns, over the pairs (left, right) instead."""
     pull = np.zeros_like(Z)
-    return _edges(Z, left, right, coefficients, cutoff, pull), pull
+    return _edges(Z, left, right, cost, pull), pull
 
 
-def _between_of_few(
-    products: RealArray,
-    left: tuple[RealArray, IndexArray, RealArray | None],
-    right: tuple[RealArray, IndexArray, RealArray | None],
-    diagonal: bool,
-    coefficients: tuple[float, float, float],
-    cutoff: float,
-) -> tuple[float, int]:
+def _between_of_few(products: RealArray, left: Rows, right: Rows, diagonal: bool, cost: Cost) -> tuple[float, int]:
     """Do what `_between` does."""
-    a, b, c = coefficients
+    a, b, c, cutoff = cost
     norms = left[0][:, np.newaxis] + right[0]
     squared = np.maximum(norms - 2 * products, 0)
     here = (left[1][:, np.newaxis] != right[1]) & (squared < cutoff * cutoff)
@@ -171,11 +161,10 @@ def _between(
     y_codes: IndexArray,
     y_weights: RealArray | None,
     diagonal: bool,
-    coefficients: tuple[float, float, float],
-    cutoff: float,
+    cost: Cost,
 ) -> tuple[float, int]:
     """Replace products by the derivatives of the terms with respect to d²; return the sum and the number of terms."""
-    a, b, c = coefficients
+    a, b, c, cutoff = cost
     half, linear = products.dtype.type(0.5 * b), products.dtype.type(c)
     limit = products.dtype.type(cutoff * cutoff)
     two, one, zero = products.dtype.type(2.0), products.dtype.type(1.0), products.dtype.type(0.0)
@@ -222,15 +211,8 @@ def _pull_few(weights: RealArray, X: RealArray, Y: RealArray, x_pull: RealArray,
 
 
 @kernel
-def _edges(
-    Z: RealArray,
-    left: IndexArray,
-    right: IndexArray,
-    coefficients: tuple[float, float, float],
-    cutoff: float,
-    pull: RealArray,
-) -> float:
-    a, b, c = coefficients
+def _edges(Z: RealArray, left: IndexArray, right: IndexArray, cost: Cost, pull: RealArray) -> float:
+    a, b, c, cutoff = cost
     total = 0.0
     for t in range(len(left)):
         i, j = left[t], right[t]

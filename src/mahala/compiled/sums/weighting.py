@@ -15,6 +15,7 @@ CHUNK = 32
 
 # Weighted features, their squared norms, features, class codes and the first row number.
 Part = tuple[FloatArray, FloatArray, FloatArray, IndexArray, int]
+Extremes = tuple[FloatArray, IndexArray, FloatArray, IndexArray]  # distances and rows, farthest and nearest
 
 
 def extreme_pairs(
@@ -47,7 +48,7 @@ def extreme_pairs(
         rows, extremes = part(block), (far[block], far_rows[block], near[block], near_rows[block])
         for later in blocks[number:]:
             others = part(later)
-            n_close += _update_extremes(rows[0] @ others[0].T, rows, others, slack, closest, *extremes)
+            n_close += _update_extremes(rows[0] @ others[0].T, rows, others, slack, closest, extremes)
     return far, far_rows, near, near_rows, n_close
 
 
@@ -122,15 +123,7 @@ def _simba_steps(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArr
 
 @kernel
 def _update_extremes(
-    products: FloatArray,
-    rows: Part,
-    others: Part,
-    slack: float,
-    closest: float,
-    far: FloatArray,
-    far_rows: IndexArray,
-    near: FloatArray,
-    near_rows: IndexArray,
+    products: FloatArray, rows: Part, others: Part, slack: float, closest: float, extremes: Extremes
 ) -> int:
     """Update the farthest rows of the class and the nearest rows of other classes of some rows with others.
 
@@ -141,6 +134,7 @@ def _update_extremes(
     """
     z, z_norms, z_features, z_codes, first = rows
     r, r_norms, r_features, r_codes, start = others
+    far, far_rows, near, near_rows = extremes
     n_close = 0
     for i in range(len(z)):
         for j in range(max(0, first + i + 1 - start), len(r)):

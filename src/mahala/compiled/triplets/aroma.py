@@ -10,11 +10,11 @@ import math
 import numpy as np
 
 from mahala.compiled.blas import gemm
-from mahala.compiled.jit import SKIPPED, helper, kernel
+from mahala.compiled.jit import SKIPPED, Steps, helper, kernel
 from mahala.compiled.pairs.steps import dot
 from mahala.compiled.pairs.symmetric import multiply, subtract_terms
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
-from mahala.support.arrays import FloatArray, SignArray
+from mahala.support.arrays import FloatArray
 
 BLOCK = 64
 # When no more than this share of a variance is left, it is rounding error, of either sign.
@@ -60,9 +60,7 @@ def stream_full(
     r: float,
     margin: float,
     clock: int,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    steps: Steps,
 ) -> None:
     """Take one step for each row x of X and q of Q.
 
@@ -70,11 +68,12 @@ def stream_full(
     models follows from it.
     """
     (n, d), e = X.shape, Q.shape[1]
+    p, tau, predicted = steps
     size = min(BLOCK, n)
     scores, left, right = np.empty((size, e)), np.empty((size, d)), np.empty((size, e))
     u, a = np.empty((size, d)) if left_pending is None else left_pending[1], np.empty(size)
     v, b = np.empty((size, e)) if right_pending is None else right_pending[1], np.empty(size)
-    steps, lates = np.empty(size), np.empty(size)
+    lengths, lates = np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
         gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
@@ -87,7 +86,7 @@ def stream_full(
             x, q = X[t], Q[t]
             score = dot(scores[i], q)
             for l in range(k):
-                score -= steps[l] * dot(u[l], x) * dot(v[l], q)
+                score -= lengths[l] * dot(u[l], x) * dot(v[l], q)
             predicted[t] = 1 if score > 0.0 else -1
             p[t] = margin - score
             tau[t] = 0.0
@@ -106,14 +105,14 @@ def stream_full(
                 tau[t] = SKIPPED
                 continue
             tau[t] = step
-            steps[k] = -step
+            lengths[k] = -step
             lates[k] = -step * (clock + t + 1)
             # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
             a[k] = 1.0 / (r * e / q_norm + x_norm)
             b[k] = 1.0 / (r * d / x_norm + q_norm)
             k += 1
-        _subtract_outer(M, u, v, steps, k, left)
+        _subtract_outer(M, u, v, lengths, k, left)
         if len(late):
             _subtract_outer(late, u, v, lates, k, left)
-        subtract_terms(Lambda, left if left_pending is None else left_pending[0], u, a, k, left_pending is not None)
-        subtract_terms(Gamma, right if right_pending is None else right_pending[0], v, b, k, right_pending is not None)
+        subtract_terms(Lambda, left_pending, left, u, a, k)
+        subtract_terms(Gamma, right_pending, right, v, b, k)

@@ -87,12 +87,20 @@ def find(table: Words, starts: IntArray, logs: IntArray, row: int, block: int) -
 
 
 @kernel
-def make_room_in_row(store: Store, row: int) -> bool:
-    """Make room for one more block in the row's table; return False if the table of all rows is full."""
-    log = store.log[row]
-    if log >= 0 and 4 * (store.used[row] + 1) <= 3 * (1 << log):
+def table_log(n_blocks: int) -> int:
+    """Return log2 of the number of slots in the table of a row with `n_blocks` blocks."""
+    log = SMALLEST_TABLE
+    while 4 * n_blocks > 3 * (1 << log):
+        log += 1
+    return log
+
+
+@kernel
+def make_room_in_row(store: Store, row: int, n_blocks: int) -> bool:
+    """Make room for so many blocks in the row's table; return False if the table of all rows is full."""
+    log, new_log = store.log[row], table_log(n_blocks)
+    if log >= new_log:
         return True
-    new_log = SMALLEST_TABLE if log < 0 else log + 1
     size = 1 << new_log
     table, head = store.table, N_SIZES + new_log
     if store.free[head] >= 0:
@@ -154,7 +162,7 @@ def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, in
     old_base = base_of(store.table[2 * slot + 1]) if n_old else -1
     base = old_base
     if n_old == 0 or SIZE_OF[n_old] != size:
-        if n_old == 0 and not make_room_in_row(store, row):
+        if n_old == 0 and not make_room_in_row(store, row, store.used[row] + 1):
             return -1 - TABLE_IS_FULL
         base = take_room(store, size, width)
         if base < 0:
@@ -227,15 +235,6 @@ def dump(
 
 
 @kernel
-def table_log(n_blocks: int) -> int:
-    """Return log2 of the number of slots in the table of a row with `n_blocks` blocks."""
-    log = SMALLEST_TABLE
-    while 4 * n_blocks > 3 * (1 << log):
-        log += 1
-    return log
-
-
-@kernel
 def count_rooms(indptr: IntArray, columns: NDArray[np.int32]) -> tuple[int, int]:
     """Count the payload entries and table slots that `load` needs for entries written by `dump`."""
     rooms = slots = 0
@@ -254,20 +253,6 @@ def count_rooms(indptr: IntArray, columns: NDArray[np.int32]) -> tuple[int, int]
 
 
 @kernel
-def open_row(store: Store, row: int, n_blocks: int) -> bool:
-    """Give a row without a table one for `n_blocks` blocks; return False if there is no room for it."""
-    size = 1 << table_log(n_blocks)
-    start = store.tails[TABLE]
-    if 2 * (start + size) > len(store.table):
-        return False
-    store.start[row], store.log[row] = start, table_log(n_blocks)
-    store.tails[TABLE] += size
-    for slot in range(start, start + size):
-        store.table[2 * slot] = ZERO
-    return True
-
-
-@kernel
 def load(store: Store, width: int, indptr: IntArray, columns: NDArray[np.int32], payload: RealArray) -> bool:
     """Store entries written by `dump`, row by row and within a row block by block.
 
@@ -278,7 +263,7 @@ def load(store: Store, width: int, indptr: IntArray, columns: NDArray[np.int32],
         n_blocks = 0
         for entry in range(done, indptr[row + 1]):
             n_blocks += entry == done or columns[entry] >> 6 != columns[entry - 1] >> 6
-        if n_blocks and not open_row(store, row, n_blocks):
+        if n_blocks and not make_room_in_row(store, row, n_blocks):
             return False
         while done < indptr[row + 1]:
             # Columns of one block are stored together.

@@ -8,6 +8,9 @@ from mahala.compiled.jit import kernel, kernel_with
 from mahala.compiled.triplets.rows import StepRule, step_length
 from mahala.support.arrays import FloatArray, IndexArray
 
+Factors = tuple[FloatArray, FloatArray, int]  # left, right of the two matrices, and how many wait
+Pairs = tuple[IndexArray, IndexArray, FloatArray]  # the numbers of the better and the worse items, and weights
+
 # Rows of a result that are computed together: they stay near the processor.
 TILE = 32
 
@@ -42,8 +45,9 @@ def add_product(A: FloatArray, B: FloatArray, C: FloatArray) -> None:
 
 
 @kernel
-def add_factors(x: FloatArray, left: FloatArray, right: FloatArray, n: int, last: FloatArray, late: FloatArray) -> None:
-    """Add what the first n factors change of xᵀM to `last`, and of the second matrix to `late`."""
+def add_factors(x: FloatArray, factors: Factors, last: FloatArray, late: FloatArray) -> None:
+    """Add what the factors that wait change of xᵀM to `last`, and of the second matrix to `late`."""
+    left, right, n = factors
     for k in range(n):
         inner = 0.0
         for j in range(len(x)):
@@ -56,21 +60,14 @@ def add_factors(x: FloatArray, left: FloatArray, right: FloatArray, n: int, last
 
 @kernel
 def score_page(
-    x: FloatArray,
-    items: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    n: int,
-    n_steps: int,
-    last: FloatArray,
-    late: FloatArray,
-    scores: FloatArray,
-) -> float:
-    """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last.
+    x: FloatArray, items: FloatArray, factors: Factors, n_steps: int, last: FloatArray, late: FloatArray
+) -> tuple[FloatArray, float]:
+    """Add factors as `add_factors` does; return the scores of items by x, by the mean of all models and by the last.
 
-    Return the squared length of x times the mean of those of the items.
+    The second result is the squared length of x times the mean of those of the items.
     """
-    add_factors(x, left, right, n, last, late)
+    add_factors(x, factors, last, late)
+    scores = np.empty((len(items), 3))
     x_norm = squares = 0.0
     for j in range(len(x)):
         x_norm += x[j] * x[j]
@@ -82,28 +79,21 @@ def score_page(
             newest += items[i, j] * last[j]
             behind += items[i, j] * late[j]
         scores[i, 0], scores[i, 1], scores[i, 2] = raw, newest - behind / max(n_steps, 1), newest
-    return x_norm * squares / len(items)
+    return scores, x_norm * squares / len(items)
 
 
 @kernel
 def take_steps(
-    x: FloatArray,
-    items: FloatArray,
-    positives: IndexArray,
-    negatives: IndexArray,
-    weights: FloatArray,
-    rule: StepRule,
-    n_steps: int,
-    w: FloatArray,
-    change: FloatArray,
-    late: FloatArray,
+    x: FloatArray, items: FloatArray, pairs: Pairs, rule: StepRule, n_steps: int, w: FloatArray, factors: Factors
 ) -> bool:
     """Take one step for each two items of one query x, each weight times as long as the rule says.
 
-    M changes by terms x qᵀ only, so the steps need w = Mᵀx alone, which changes with them. The sum of τ q is written to
-    `change`, and that of t τ q to `late`, where t is the number of the step, `n_steps` having been taken before.
+    M changes by terms x qᵀ only, so the steps need w = Mᵀx alone, which changes with them. The next right factors
+    become the sum of τ q and that of t τ q, where t is the number of the step, `n_steps` having been taken before.
     Return whether there was a change.
     """
+    (positives, negatives, weights), (_, right, n) = pairs, factors
+    change, late = right[0, n], right[1, n]
     x_norm, changed = 0.0, False
     change[:], late[:] = 0.0, 0.0
     for j in range(len(x)):

@@ -14,10 +14,10 @@ as in `lazy_dense`.
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import Steps, kernel
 from mahala.compiled.pairs.steps import dot
 from mahala.compiled.triplets.rows import ByRow, Layout, Penalty, StepRule, late, step_length
-from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
+from mahala.support.arrays import FloatArray, IntArray, RealArray
 
 # Rows of M whose part in a score is summed up at a time: the sum does not depend on the number of threads.
 STRIP = 32
@@ -52,22 +52,12 @@ def read_in_proportion(m: RealArray, q: RealArray, R: RealArray, threshold: floa
 
 
 @kernel
-def shrink_read_step(
-    m: RealArray,
-    q: RealArray,
-    R: RealArray,
-    V: RealArray,
-    threshold: float,
-    x: float,
-    eta: float,
-    delta: float,
-    one: float,
-    inner: float,
-) -> float:
+def shrink_read_step(m: RealArray, q: RealArray, R: RealArray, V: RealArray, numbers: RealArray, inner: float) -> float:
     """Do the same with thresholds in proportion to R, and take AdaGrad's step for the gradient x q.
 
     V = H² and R = 1 / (δ + H).
     """
+    one, eta, delta, threshold, x = numbers[1], numbers[2], numbers[3], numbers[4], numbers[6]
     for j in range(len(m)):
         value = late(m[j], threshold * R[j])
         inner += q[j] * value
@@ -84,74 +74,6 @@ def to_present(m: RealArray, last: RealArray, H: RealArray, adaptive: bool, pena
     theta, _, delta = penalty
     for j in range(len(m)):
         m[j] = late(m[j], (now - last[j]) * theta / (delta + H[j] if adaptive else 1.0))
-
-
-@kernel
-def take_steps(
-    row_planes: RealArray,
-    layout: Layout,
-    penalty: Penalty,
-    eta: float,
-    clock: int,
-    stamp: int,
-    entries: tuple[IntArray, RealArray, RealArray],
-    Q: RealArray,
-    low: int,
-    diagonal: int,
-    state: tuple[RealArray, RealArray, RealArray],
-    skip_passive: bool,
-    scores: FloatArray,
-) -> int:
-    """Take the steps of a block in a part of a row of M; add its part of each score to `scores`, and return its stamp.
-
-    `row_planes` are the numbers of the row, `entries` the steps, the values of x and the weights of its terms, and
-    `state` its m and, under AdaGrad, R and V, from column `low` on. `diagonal` is where M's diagonal is there, or -1.
-    """
-    width, adaptive, _ = layout
-    theta, exempt, delta = penalty
-    steps, x, weights = entries
-    m, R, V = state
-    numbers = np.empty(7, dtype=m.dtype)  # in the precision of M, so that the loops compute in it
-    numbers[0], numbers[1], numbers[2], numbers[3] = 0.0, 1.0, eta, delta
-    # The diagonal is large, and float32 would round each of its thresholds: it is kept beside the loops, which see 0.
-    large = np.float64(m[diagonal]) if diagonal >= 0 else 0.0
-    begun = False
-    for k in range(len(steps)):
-        if skip_passive and weights[k] == 0.0:
-            continue
-        now, q = clock + steps[k], Q[steps[k], low : low + len(m)]
-        if width > 1 and stamp < 0:
-            last, H = row_planes[1, low : low + len(m)], row_planes[width - 1, low : low + len(m)]
-            to_present(m, last, H, adaptive, penalty, now)
-            stamp = now
-            if diagonal >= 0 and not exempt:
-                large = np.float64(m[diagonal])
-        threshold = (now - stamp) * theta
-        present = large
-        if diagonal >= 0:
-            m[diagonal] = 0.0
-            begun = True
-            if not exempt:
-                present = late(large, threshold * (np.float64(R[diagonal]) if adaptive else 1.0))
-        numbers[4], numbers[5], numbers[6] = threshold, weights[k], x[k]
-        if weights[k] == 0.0:
-            if adaptive:
-                inner = read_in_proportion(m, q, R, numbers[4], numbers[0])
-            else:
-                inner = read(m, q, numbers[4], numbers[0])
-        else:
-            if adaptive:
-                inner = shrink_read_step(
-                    m, q, R, V, numbers[4], numbers[6], numbers[2], numbers[3], numbers[1], numbers[0]
-                )
-            else:
-                inner = shrink_read_add(m, q, numbers[4], numbers[5], numbers[0])
-            stamp = now
-            large = present + np.float64(m[diagonal]) if diagonal >= 0 else 0.0
-        scores[steps[k]] += x[k] * (np.float64(inner) + (q[diagonal] * present if diagonal >= 0 else 0.0))
-    if begun:
-        m[diagonal] = large
-    return stamp
 
 
 @kernel
@@ -172,51 +94,73 @@ def sweep(
 ) -> None:
     """Take the steps of a block in rows first to stop of M, or in a copy of each, if it does not write.
 
-    `scores` are those of the triplets, by strips of rows.
+    `weights` are those of the terms of each row; a step of weight 0 only reads. `scores` are those of the triplets, by
+    strips of rows.
     """
     width, adaptive, _ = layout
+    theta, exempt, delta = penalty
     starts, steps, x = by_row
-    n_columns = planes.shape[2]
     space = np.empty((3, TILE), dtype=planes.dtype)
-    numbers = np.empty(2, dtype=planes.dtype)
-    numbers[0], numbers[1] = 1.0, penalty[2]
+    # 0, 1, η, δ, and of a step its threshold, weight and x: in the precision of M, so that the loops compute in it.
+    numbers = np.empty(7, dtype=planes.dtype)
+    numbers[0], numbers[1], numbers[2], numbers[3] = 0.0, 1.0, eta, delta
     scores[first // STRIP : -(-stop // STRIP)] = 0.0
-    for low in range(0, n_columns, TILE):
-        high = min(low + TILE, n_columns)
+    for low in range(0, planes.shape[2], TILE):
+        high = min(low + TILE, planes.shape[2])
         copied, R, V = space[0, : high - low], space[1, : high - low], space[2, : high - low]
         for row in range(first, stop):
-            terms = slice(starts[row], starts[row + 1])
-            if terms.start == terms.stop:
+            if starts[row] == starts[row + 1]:
                 continue
-            m, H = planes[row, 0, low:high], planes[row, width - 1, low:high]
+            m, H, stamp = planes[row, 0, low:high], planes[row, width - 1, low:high], stamps[row]
             if not writes:
                 copied[:] = m
                 m = copied
-            if adaptive:
+            if adaptive:  # V = H² and R = 1 / (δ + H)
                 for j in range(len(H)):
                     V[j] = H[j] * H[j]
-                    R[j] = numbers[0] / (numbers[1] + H[j])
+                    R[j] = numbers[1] / (numbers[3] + H[j])
+            # The diagonal is large, and float32 would round each of its thresholds: it is kept beside the loops, which
+            # see 0.
             diagonal = row - low if low <= row < high else -1
-            entries, strip = (steps[terms], x[terms], weights[terms]), scores[row // STRIP]
-            stamp = take_steps(
-                planes[row],
-                layout,
-                penalty,
-                eta,
-                clock,
-                stamps[row],
-                entries,
-                Q,
-                low,
-                diagonal,
-                (m, R, V),
-                writes,
-                strip,
-            )
+            large = np.float64(m[diagonal]) if diagonal >= 0 else 0.0
+            begun = False
+            for k in range(starts[row], starts[row + 1]):
+                if writes and weights[k] == 0.0:
+                    continue
+                now, q = clock + steps[k], Q[steps[k], low:high]
+                if width > 1 and stamp < 0:
+                    to_present(m, planes[row, 1, low:high], H, adaptive, penalty, now)
+                    stamp = now
+                    if diagonal >= 0 and not exempt:
+                        large = np.float64(m[diagonal])
+                threshold = (now - stamp) * theta
+                present = large
+                if diagonal >= 0:
+                    m[diagonal] = 0.0
+                    begun = True
+                    if not exempt:
+                        present = late(large, threshold * (np.float64(R[diagonal]) if adaptive else 1.0))
+                numbers[4], numbers[5], numbers[6] = threshold, weights[k], x[k]
+                if weights[k] == 0.0:
+                    if adaptive:
+                        inner = read_in_proportion(m, q, R, numbers[4], numbers[0])
+                    else:
+                        inner = read(m, q, numbers[4], numbers[0])
+                else:
+                    if adaptive:
+                        inner = shrink_read_step(m, q, R, V, numbers, numbers[0])
+                    else:
+                        inner = shrink_read_add(m, q, numbers[4], numbers[5], numbers[0])
+                    stamp = now
+                    large = present + np.float64(m[diagonal]) if diagonal >= 0 else 0.0
+                part = np.float64(inner) + (q[diagonal] * present if diagonal >= 0 else 0.0)
+                scores[row // STRIP, steps[k]] += x[k] * part
+            if begun:
+                m[diagonal] = large
             if writes and adaptive:
                 for j in range(len(H)):
                     H[j] = np.sqrt(V[j])
-            if writes and high == n_columns:
+            if writes and high == planes.shape[2]:
                 stamps[row] = stamp
 
 
@@ -232,17 +176,16 @@ def decide(
     left: FloatArray,
     right: FloatArray,
     shrinkage: tuple[float, float],
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    steps: Steps,
     scores: FloatArray,
 ) -> int:
-    """Find the lengths of the steps of a block from scores under the lengths in `tau`; return how many were others.
+    """Find the lengths of the steps of a block from scores under the lengths in `steps`; return how many were others.
 
     A term of length 1 has about `unit` as the factor of x qᵀ. `products` are (xᵀx')(qᵀq') of every two triplets, or
     empty with Λ and Γ, which change from step to step; then X = xΛ and W = qΓ are written. The other arguments are
     those of `lazy_sparse.stream`.
     """
+    p, tau, predicted = steps
     changed, changes = np.empty(len(tau), dtype=np.int64), np.empty(len(tau))
     n_changed = 0
     for t in range(len(tau)):

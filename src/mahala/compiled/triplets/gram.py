@@ -7,9 +7,9 @@ Only differences of items matter, so their inner products L may be taken from an
 avoids cancellation.
 """
 
-from mahala.compiled.jit import kernel
-from mahala.compiled.triplets.rows import StepRule, step_length
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.compiled.jit import Steps, kernel
+from mahala.compiled.triplets.rows import Numbers, StepRule, step_length
+from mahala.support.arrays import FloatArray
 
 
 @kernel
@@ -17,18 +17,15 @@ def stream(
     K: FloatArray,
     L: FloatArray,
     P: FloatArray,
-    anchors: IndexArray,
-    positives: IndexArray,
-    negatives: IndexArray,
+    triplets: Numbers,
     firsts: FloatArray,
     q_norms: FloatArray,
     rule: StepRule,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
+    steps: Steps,
 ) -> None:
     """Take one step for each triplet of rows; `firsts` are their scores under M₀, and P = KΘ changes in place."""
     n = len(K)
+    (anchors, positives, negatives), (p, tau, predicted) = triplets, steps
     for t in range(len(anchors)):
         a, b, c = anchors[t], positives[t], negatives[t]
         score = firsts[t]

@@ -4,19 +4,16 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.triplets.block_store import (
-    ENTRIES,
     ONE,
-    PAYLOAD,
     SIZE_OF,
     SIZES,
     ZERO,
     Store,
     Words,
     count_bits,
-    find,
-    open_row,
+    insert,
+    make_room_in_row,
     table_log,
-    word_of,
 )
 from mahala.compiled.triplets.rows import CSR
 from mahala.support.arrays import IntArray
@@ -47,9 +44,9 @@ def mark_row(row: int, by_column: CSR, by_anchor: ByAnchor, items: CSR, marked: 
 
 
 @kernel
-def count_pattern(by_column: CSR, by_anchor: ByAnchor, items: CSR, n_words: int) -> tuple[int, int]:
+def count_pattern(by_column: CSR, by_anchor: ByAnchor, items: CSR) -> tuple[int, int]:
     """Count the payload entries and table slots needed for everything that a stream can change."""
-    marked = np.empty(n_words, dtype=np.uint64)
+    marked = np.empty((len(by_column[0]) + 62) // 64, dtype=np.uint64)  # a bit for each column
     rooms = slots = 0
     for row in range(len(by_column[0]) - 1):
         n_blocks, n_rooms = mark_row(row, by_column, by_anchor, items, marked)
@@ -61,39 +58,18 @@ def count_pattern(by_column: CSR, by_anchor: ByAnchor, items: CSR, n_words: int)
 
 @kernel
 def reserve(
-    by_column: CSR,
-    by_anchor: ByAnchor,
-    items: CSR,
-    n_words: int,
-    store: Store,
-    width: int,
-    initial: tuple[float, float],
+    by_column: CSR, by_anchor: ByAnchor, items: CSR, store: Store, width: int, initial: tuple[float, float]
 ) -> None:
     """Store everything that a stream can change, row by row and in the order of the columns.
 
     Entries that are read together are then close in memory. The store is empty and has room for what `count_pattern`
     counts.
     """
-    marked = np.empty(n_words, dtype=np.uint64)
+    marked = np.empty((len(by_column[0]) + 62) // 64, dtype=np.uint64)  # a bit for each column
     for row in range(len(by_column[0]) - 1):
         n_blocks, _ = mark_row(row, by_column, by_anchor, items, marked)
         if n_blocks:
-            open_row(store, row, n_blocks)
-            store.used[row] = n_blocks
-        for block in range(n_words):
-            if marked[block] == ZERO:
-                continue
-            slot, base = find(store.table, store.start, store.log, row, block), store.tails[PAYLOAD]
-            n_entries = count_bits(marked[block])
-            store.tails[ENTRIES] += n_entries
-            store.tails[PAYLOAD] += SIZES[SIZE_OF[n_entries]]
-            store.table[2 * slot] = marked[block]
-            store.table[2 * slot + 1] = word_of(block, base)
-            for k in range(base * width, store.tails[PAYLOAD] * width):
-                store.payload[k] = 0.0
-            bit = ONE << np.uint64(row & 63)
-            if row >> 6 == block and marked[block] & bit != ZERO:
-                at = (base + count_bits(marked[block] & (bit - ONE))) * width
-                store.payload[at] = initial[0]
-                if width > 2:
-                    store.payload[at + width - 1] = initial[1]
+            make_room_in_row(store, row, n_blocks)
+        for block in range(len(marked)):
+            if marked[block] != ZERO:
+                insert(store, row, block, marked[block], width, initial)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
+from mahala.compiled.sums.pair_sums import Cost
 from mahala.compiled.threads import class_sums
 from mahala.engine.dask.rows import (
     array_of,
@@ -27,10 +28,10 @@ from mahala.engine.dask.rows import (
     task,
 )
 from mahala.engine.edges import leading_eigenvector
-from mahala.engine.engine import Coefficients, Engine, Hinges, LeadingDirection
+from mahala.engine.engine import Engine, Hinges, LeadingDirection
 from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
-from mahala.engine.minibatches import Minibatches
+from mahala.engine.map_descent import DeviceArrays
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import WORKERS, config_context, get_config
 from mahala.support.validation import is_chunked, is_sparse
@@ -83,16 +84,10 @@ class DaskCluster:
         return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
 
     def between(
-        self,
-        Z: Any,
-        codes: IndexArray,
-        coefficients: Coefficients,
-        cutoff: float,
-        weights: FloatArray | None = None,
-        rows: slice | None = None,
+        self, Z: Any, codes: IndexArray, cost: Cost, weights: FloatArray | None = None, rows: slice | None = None
     ) -> tuple[float, Any]:
         _check_unweighted(weights)
-        return self._sum_of_shares(partial(_share, "between"), Z, codes, coefficients, cutoff)
+        return self._sum_of_shares(partial(_share, "between"), Z, codes, cost)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
         given = persist_value((edges, ends, mu))
@@ -123,8 +118,8 @@ class DaskCluster:
 
         return leading
 
-    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
-        return _on_worker(self._name, lambda engine: engine.minibatches(*arguments, **options))  # type: ignore[no-any-return]
+    def arrays(self) -> DeviceArrays:
+        return _on_worker(self._name, lambda engine: engine.arrays())  # type: ignore[no-any-return]
 
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(reference)

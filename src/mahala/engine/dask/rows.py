@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.support.lazily import sklearn_checks
+from mahala.support.lazily import dask, sklearn_checks
 from mahala.support.parameters import config_context, get_config
 
 # How many sums are added up by one task.
@@ -53,8 +53,6 @@ def compute(values: Sequence[Any]) -> list[Any]:
     if client is not None:
         results: list[Any] = client.compute(list(values), sync=True)
         return results
-    import dask
-
     return list(dask.compute(*values))
 
 
@@ -62,8 +60,6 @@ def persist(values: list[Any]) -> list[Any]:
     """Start to compute values of Dask; return them as values that are kept where they are computed."""
     client = _client()
     if client is None:
-        import dask
-
         return list(dask.persist(*values))
     with warnings.catch_warnings():
         # Rows of NumPy are part of the graph, and not scattered, so that they survive the loss of a worker.
@@ -74,8 +70,6 @@ def persist(values: list[Any]) -> list[Any]:
 
 def persist_value(value: Any) -> Any:
     """Return a value of this process as one that the cluster keeps."""
-    import dask
-
     return persist([dask.delayed(value, pure=False, traverse=False)])[0]
 
 
@@ -127,13 +121,11 @@ def array_of(pieces: list[Any], like: Any, n_columns: int) -> Any:
     return da.concatenate([da.from_delayed(*pair, like.dtype) for pair in zip(pieces, shapes, strict=True)])
 
 
-def parts_with_labels(X: Any, y: Any) -> list[tuple[Any, Any]]:
+def labelled_parts(X: Any, y: Any) -> list[tuple[Any, Any]]:
     """Return the rows of each chunk, not computed yet, with their labels; chunks of a data frame have its columns.
 
     The partitions of a bag have the arrays of their comparisons, and the labels of pairs.
     """
-    import dask
-
     if hasattr(type(X), "foldby"):
         if y is not None:
             raise ValueError("y must be None for a bag, whose pairs have their labels in them")
@@ -167,8 +159,6 @@ def _stacked(comparisons: Any) -> tuple[Any, Any]:
 
 def call_for_each(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], shared: tuple[Any, ...]) -> list[Any]:
     """Return function(*shared, *call) for each call, computed by Dask; what is shared is sent once."""
-    import dask
-
     sent = [dask.delayed(value, pure=False, traverse=isinstance(value, list)) for value in shared]
     run = task(function)
     return compute([run(*sent, *call) for call in calls])
@@ -183,8 +173,6 @@ def sum_over_chunks(function: Callable[..., Any], X: Any, by_row: tuple[Any, ...
 
 def task(function: Callable[..., Any], n_results: int | None = None) -> Any:
     """Return a function that Dask calls on a worker, in one thread."""
-    import dask
-
     return dask.delayed(partial(_call, function), pure=False, nout=n_results)
 
 
@@ -196,8 +184,6 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def summed(values: Sequence[Any]) -> Any:
     """Return the sum of values that are not computed yet, added in a fixed order by tasks of a few each."""
-    import dask
-
     add = dask.delayed(sum, pure=False)
     while len(values) > 1:
         values = [add(list(values[i : i + FAN_IN])) for i in range(0, len(values), FAN_IN)]

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mahala.compiled.sums.pair_sums import slices_of
-from mahala.engine.engine import Coefficients, LeadingDirection
-from mahala.engine.minibatches import Minibatches
+from mahala.compiled.sums.pair_sums import Cost, slices_of
+from mahala.engine.engine import LeadingDirection
 from mahala.engine.torch.edges import Edges, TorchHinges, added, edge_graph, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
@@ -85,15 +84,9 @@ class TorchDevice(DeviceMemory):
 
     @in_blocks
     def between(
-        self,
-        Z: Tensor,
-        codes: IndexArray,
-        coefficients: Coefficients,
-        cutoff: float,
-        weights: FloatArray | None = None,
-        rows: slice | None = None,
+        self, Z: Tensor, codes: IndexArray, cost: Cost, weights: FloatArray | None = None, rows: slice | None = None
     ) -> tuple[float, Tensor]:
-        a, b, c = coefficients
+        a, b, c, cutoff = cost
         n, classes = len(Z), self.place(codes)
         w = None if weights is None else self.place(weights).to(Z.dtype)
         norms = Z.square().sum(1)
@@ -139,8 +132,8 @@ class TorchDevice(DeviceMemory):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
         return edge_graph(self, X, left, right)
 
-    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
-        return Minibatches(TorchArrays(self.device), *arguments, **options)
+    def arrays(self) -> TorchArrays:
+        return TorchArrays(self.device)
 
     @in_blocks
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 import torch
 
+from mahala.engine.map_descent import DeviceArrays
 from mahala.support.arrays import RealArray, memory_limit
 from mahala.support.validation import is_tensor
 
@@ -90,8 +91,8 @@ def in_blocks(method: Method) -> Method:
     return cast(Method, run)
 
 
-class TorchArrays:
-    """The arrays of minibatches, see `DeviceArrays`: products of bfloat16 factors on a GPU, else of float32."""
+class TorchArrays(DeviceArrays):
+    """Arrays of PyTorch for minibatches: products of bfloat16 factors on a GPU, else of float32."""
 
     xp: Any = torch
 

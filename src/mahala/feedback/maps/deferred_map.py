@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled.triplets.deferred import add_factors, add_product, score_page, take_steps
+from mahala.compiled.triplets.deferred import Factors, add_factors, add_product, score_page, take_steps
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
@@ -44,7 +44,7 @@ class DeferredMap:
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM of the last model and of the mean of all models."""
         last, late = self._without_waiting(x)
-        add_factors(x, self._left, self._right, self._n_waiting, last, late)
+        add_factors(x, self._waiting(), last, late)
         return last, last - late / max(self.n_steps, 1)
 
     def scores(self, x: FloatArray, items: FloatArray) -> tuple[FloatArray, float]:
@@ -53,10 +53,12 @@ class DeferredMap:
         The second result is the squared length of x times the mean of those of the items.
         """
         last, late = self._without_waiting(x)
-        result = np.empty((len(items), 3))
-        size = score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
+        result, size = score_page(x, items, self._waiting(), self.n_steps, last, late)
         self._scored = x, last  # for `feed_query`, which comes next
         return result, size
+
+    def _waiting(self) -> Factors:
+        return self._left, self._right, self._n_waiting
 
     def _without_waiting(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM and xᵀL without the changes that wait."""
@@ -76,9 +78,8 @@ class DeferredMap:
         """Take a step for each two items of a query: the numbers of the better and the worse, and a weight."""
         last = self._scored[1] if self._scored is not None and self._scored[0] is x else self.products(x)[0]
         self._scored = None
-        change, late = self._right[0, self._n_waiting], self._right[1, self._n_waiting]
         numbers = rule.scale, rule.slack, rule.upper, LARGEST_CHANGE, rule.margin
-        changed = take_steps(x, items, *pairs, numbers, self.n_steps, last, change, late)
+        changed = take_steps(x, items, pairs, numbers, self.n_steps, last, self._waiting())
         self.n_steps += len(pairs[0])
         if changed:
             self._left[self._n_waiting] = x

@@ -4,12 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mahala.compiled.jit import Steps as Steps
 from mahala.metric import Metric
-from mahala.support.arrays import FloatArray, SignArray
 from mahala.support.states import Stateful
-
-# What each step saw and did: its signed loss p, its length τ and the label predicted before it.
-Steps = tuple[FloatArray, FloatArray, SignArray]
 
 
 class State(Stateful, ABC):

@@ -85,8 +85,8 @@ class DenseState(SimilarityState):
         whole = 6 * ends[-1] > n_columns * (len(ends) - 1)
         n = n_columns if whole else 2 * n_columns
         space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if rule.r else 0)
-        arguments: Any = *chunk.numbers, *state, *steps, *space
-        kernels.stream(*chunk[:2], *arguments)
+        arguments: Any = *chunk[:3], *state, steps, *space
+        kernels.stream(*arguments)
         return len(chunk.y), 0
 
     def cost(self, touched: float) -> float:
@@ -183,7 +183,8 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
     late = width > 1  # then a step is taken in full or not
     stamps = np.full(d, -1, dtype=np.int64)
     for block, x, q in chunk.in_full(BLOCK, state.shape):
-        p, tau, predicted = steps[0][block], steps[1][block], steps[2][block]
+        taken = steps[0][block], steps[1][block], steps[2][block]
+        tau = taken[1]
         X, Q = x.astype(dtype), q.astype(dtype)
         W = np.empty_like(Q) if len(left) else Q  # with covariances, X = xΛ and W = qΓ follow the steps
         row_of, at = x.T.nonzero()
@@ -203,7 +204,7 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
         read = partial(dense_blocks.sweep, *given, Q, writes=False, scores=scores)
         write = partial(dense_blocks.sweep, *given, W, writes=True, scores=scores)
         covariances = left, right, shrinkage
-        decide = partial(dense_blocks.decide, x, q, X, W, products, unit, rule, *covariances, p, tau, predicted)
+        decide = partial(dense_blocks.decide, x, q, X, W, products, unit, rule, *covariances, taken)
         if late:
             # A first guess, from M as it is before the block, which costs less than to read it step by step.
             images = product(planes[:, 0], Q.T)
@@ -248,7 +249,7 @@ def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], 
         part = slice(at, at + 1 if at + 1 < len(rules) else T)
         triple = a[part], b[part], c[part]
         taken = steps[0][part], steps[1][part], steps[2][part]
-        gram.stream(K, L, P, *triple, firsts[part], q_norms[part], rule.step(np.float64), *taken)
+        gram.stream(K, L, P, triple, firsts[part], q_norms[part], rule.step(np.float64), taken)
     tau = steps[1]
     weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
     matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]

@@ -125,9 +125,9 @@ class MarginRule(NamedTuple):
     min_step: float = 0.0
 
     @property
-    def step(self) -> tuple[float, float, float]:
-        """The three numbers that compiled code takes."""
-        return self[:3]
+    def step(self) -> tuple[float, float, float, float]:
+        """The numbers as compiled code takes them."""
+        return self[:]
 
 
 class MarginState(PairState):
@@ -210,10 +210,10 @@ class MarginState(PairState):
                 rows = V[part]
                 arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
                 M, _ = self._M.arrays(whole=True)
-                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.min_step, *taken)
+                self.b = stream_sparse(arrays, y[part], M, self.b, rule.step, taken)
             else:
                 M, pending = self._M.arrays(whole=stop > start + 1)
-                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.min_step, *taken)
+                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, taken)
             self._count(norms2[part], taken[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
@@ -226,11 +226,10 @@ class MarginState(PairState):
         np.square(gram2, out=gram2)
         distances = np.einsum("ij,ij->i", V @ self.M, V)
         weights = np.zeros(n)
-        order = np.arange(len(chunk.y)) % n
-        self.b = stream_dual(gram2, distances, weights, order, chunk.y[:n], self.b, rule.step, rule.min_step, *steps)
+        self.b = stream_dual(gram2, distances, weights, chunk.y[:n], self.b, rule.step, steps)
         scaled = weights[:, np.newaxis] * V
         blas.dgemm(1.0, V.T, scaled.T, 1.0, self.M.T, trans_b=True, overwrite_c=True)
-        self._count(norms2[order], steps[1])
+        self._count(np.resize(norms2, len(chunk.y)), steps[1])
 
     def _count(self, norms2: FloatArray, tau: FloatArray) -> None:
         self.n_steps += len(tau)
@@ -330,8 +329,7 @@ class MarginState(PairState):
         R = self._R or SymmetricMatrix(np.zeros(padded_shape(V.shape[1])))
         while True:
             matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=False)
-            arguments: Any = self.tuning, self.b, rule.step, rule.min_step, *steps
-            self.b, done, why = kernels.stream_psd(V, y, *matrices, *arguments)
+            self.b, done, why = kernels.stream_psd(V, y, *matrices, self.tuning, self.b, rule.step, steps)
             if why == kernels.PROJECT:
                 self.M, self.b = self.constrained()
             if why:

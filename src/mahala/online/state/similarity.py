@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.comparisons import Triplets
-from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule
+from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, Numbers, StepRule
 from mahala.metric import BilinearMetric
 from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size, slices
@@ -35,8 +35,6 @@ StepLength = Annotated[
 _NONE: FloatArray = np.empty(0)
 _ONE = np.ones(1, dtype=np.int8)
 _FIRST, _SECOND, _THIRD = np.arange(3, dtype=np.intp)[:, np.newaxis]
-
-Numbers = tuple[IndexArray, IndexArray, IndexArray]  # of anchors, positives and negatives among the rows of a chunk
 
 
 class SimilarityRule(NamedTuple):

@@ -115,21 +115,20 @@ class SparseState(SimilarityState):
         D = len(self.store.log)
         csc = sp.csr_matrix((rows[2], rows[1], rows[0]), shape=(n_rows, D)).tocsc()
         by_column = csc.indptr.astype(np.int64), csc.indices, csc.data
-        n_words = (D + 63) // 64
-        rooms, slots = pattern.count_pattern(by_column, by_anchor, items, n_words)
+        rooms, slots = pattern.count_pattern(by_column, by_anchor, items)
         n_payload = (rooms + 1) * self.layout[0]
         what = f"what {len(anchor)} triplets can touch of a matrix of {self.shape[0]} × {self.shape[1]} features"
         less = "raise max_memory, use dtype='float32', fewer triplets or fewer features"
         advice = f"{less}, or feed the triplets through partial_fit, which stores only what changes"
         check_room(n_payload * self.dtype.itemsize + 16.0 * slots, self.max_memory, what, advice)
         self.store = self._empty_store(D, n_payload, slots)
-        pattern.reserve(by_column, by_anchor, items, n_words, self.store, self.layout[0], self.initial)
+        pattern.reserve(by_column, by_anchor, items, self.store, self.layout[0], self.initial)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         *rule_numbers, shrinkage = self.settings(rule)
         state = self.store, self.layout, self.initial, self.clock, *rule_numbers, self.left, self.right, shrinkage
-        arguments: Any = *chunk.numbers, *state, *steps
-        return kernels.stream(*chunk[:2], *arguments)
+        arguments: Any = *chunk[:3], *state, steps
+        return kernels.stream(*arguments)
 
     def _settle(self) -> None:
         entries = self._dump()
