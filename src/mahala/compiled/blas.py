@@ -3,6 +3,8 @@
 All matrices are C-contiguous and in float64.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 from numba import types
@@ -17,7 +19,6 @@ _GEMM = types.ExternalFunction(
     "numba_xxgemm", types.intc(*[types.int8] * 3, *[types.intp] * 5, types.uintp, *[types.intp] * 5)
 )
 _FACTORS = np.array([0.0, 1.0, -1.0])
-_INTERPRETED = bool(numba.config.DISABLE_JIT)
 _KIND, _PLAIN, _TRANSPOSED = (ord(letter) for letter in "dnt")
 
 
@@ -40,11 +41,6 @@ def gemm(
     op(A) is A from row a_row on, or its transpose; op(B) likewise. BLAS reads matrices by columns, so it multiplies the
     transposes.
     """
-    if _INTERPRETED:
-        X = A[a_row : a_row + k, :m].T if a_transposed else A[a_row : a_row + m, :k]
-        Y = B[b_row : b_row + n, :k].T if b_transposed else B[b_row : b_row + k, :n]
-        C[:m, :n] = C[:m, :n] - X @ Y if subtract else X @ Y
-        return
     if m == 0 or n == 0:
         return
     if k == 0:  # BLAS refuses rows without numbers
@@ -58,3 +54,14 @@ def gemm(
     a_form, b_form = _TRANSPOSED if a_transposed else _PLAIN, _TRANSPOSED if b_transposed else _PLAIN
     factor = _FACTORS.ctypes.data + 8 * subtract  # of C; that of the product is next to it
     _GEMM(_KIND, b_form, a_form, n, m, k, factor + 8, right, b, left, a, factor, C.ctypes.data, c)
+
+
+def _by_numpy(*arguments: Any) -> None:
+    A, a_row, a_transposed, B, b_row, b_transposed, C, m, n, k, subtract = arguments
+    left = A[a_row : a_row + k, :m].T if a_transposed else A[a_row : a_row + m, :k]
+    right = B[b_row : b_row + n, :k].T if b_transposed else B[b_row : b_row + k, :n]
+    C[:m, :n] = C[:m, :n] - left @ right if subtract else left @ right
+
+
+if numba.config.DISABLE_JIT:
+    gemm = _by_numpy  # type: ignore[assignment]

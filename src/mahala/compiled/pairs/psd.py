@@ -11,9 +11,10 @@ the kernel stops and returns the reason; the caller refactors with LAPACK and ca
 
 import numpy as np
 
+from mahala.compiled.blas import gemm
 from mahala.compiled.jit import Steps, helper, kernel
 from mahala.compiled.pairs.steps import Rule, dot, step
-from mahala.compiled.pairs.symmetric import multiply, multiply_rows, subtract_terms
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
@@ -209,7 +210,10 @@ def stream_psd(
     t, why = 0, DONE
     while t < n and why == DONE:
         start = t
-        multiply_rows(M, pending, V, t, min(size, n - t), product)
+        if pending is None:
+            gemm(V, t, False, M, 0, False, product, min(size, n - t), d, d, False)
+        else:
+            multiply(M, pending, V[0], product[0])
         n_terms = 0
         while t < min(start + size, n) and why == DONE:
             v = V[t]

@@ -16,7 +16,7 @@ import numpy as np
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import SKIPPED, Steps, helper, kernel
 from mahala.compiled.pairs.steps import COINCIDING, dot
-from mahala.compiled.pairs.symmetric import multiply_rows, subtract_terms, symmetrise
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms, symmetrise
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -130,7 +130,10 @@ def stream_lego(
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        multiply_rows(M, pending, V, t, n_rows, product)
+        if pending is None:
+            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
+        else:
+            multiply(M, pending, V[0], product[0])
         gemm(product, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
         trace = trace_of(M, outside)
         most = max(most, trace)
@@ -168,7 +171,7 @@ def stream_lego(
                 break
         subtract_terms(M, pending, product, terms, weights, n_terms)
         if pending is None and (t == n or trace < SHRUNK * most):
-            symmetrise(M, False)
+            symmetrise(M)
             most = 0.0
     return inverse_trace
 
@@ -203,7 +206,10 @@ def stream_rdml(
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        multiply_rows(M, pending, V, t, n_rows, product)
+        if pending is None:
+            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
+        else:
+            multiply(M, pending, V[0], product[0])
         any_moves = False
         for i in range(n_rows):
             dist[i] = dot(product[i], V[t + i])
@@ -211,7 +217,10 @@ def stream_rdml(
         if any_moves:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            multiply_rows(R, correction, V, t, n_rows, solved)
+            if correction is None:
+                gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
+            else:
+                multiply(R, correction, V[0], solved[0])
             gemm(solved, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
             gemm(V, t, False, V, t, True, inner, n_rows, n_rows, d, False)
         trace, inverse_trace = trace_of(M, outside), trace_of(R, outside)
@@ -254,7 +263,7 @@ def stream_rdml(
         subtract_terms(M, pending, product, moved, moves, n_terms)
         subtract_terms(R, correction, product, terms, weights, n_terms)
         if pending is None and (t == n or trace < SHRUNK * most):
-            symmetrise(M, False)
-            symmetrise(R, False)
+            symmetrise(M)
+            symmetrise(R)
             most = 0.0
     return t, n_corrections, DONE

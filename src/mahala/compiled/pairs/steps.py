@@ -11,7 +11,7 @@ import numpy as np
 
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import Steps, helper, kernel
-from mahala.compiled.pairs.symmetric import multiply_rows, subtract_terms
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms
 from mahala.support.arrays import FloatArray, IntArray, SignArray
 
 Rule = tuple[float, float, float, float]  # slack, lower, upper, the least |τ|
@@ -57,7 +57,10 @@ def stream_indefinite(
     terms = np.empty((size, d)) if pending is None else pending[1]
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
-        multiply_rows(M, pending, V, start, n_rows, product)
+        if pending is None:
+            gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
+        else:
+            multiply(M, pending, V[0], product[0])
         gemm(V, start, False, V, start, True, gram, n_rows, n_rows, d, False)
         n_terms = 0
         for i in range(n_rows):

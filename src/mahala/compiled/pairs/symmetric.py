@@ -62,17 +62,6 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
 
 
 @helper
-def multiply_rows(
-    A: FloatArray, pending: FloatArray | None, V: FloatArray, start: int, n: int, out: FloatArray
-) -> None:
-    """`out = V A` for n rows of V from `start` on; with something pending V is a single row."""
-    if pending is None:
-        gemm(V, start, False, A, 0, False, out, n, len(A), len(A), False)
-    else:
-        multiply(A, pending, V[0], out[0])
-
-
-@helper
 def subtract_terms(
     A: FloatArray, pending: FloatArray | None, space: FloatArray, terms: FloatArray, weights: FloatArray, n: int
 ) -> None:
@@ -93,22 +82,24 @@ def subtract_terms(
 @kernel
 def settle(A: FloatArray, pending: FloatArray) -> None:
     """Subtract what is pending, and copy the lower triangle to the upper one."""
-    multiply(A, pending, np.zeros(len(A)), np.empty(len(A)))
-    symmetrise(A, True)
+    d = len(A)
+    multiply(A, pending, np.zeros(d), np.empty(d))
+    for top in range(0, d, TILE):
+        for left in range(0, top + 1, TILE):
+            for i in range(top, min(top + TILE, d)):
+                for j in range(left, min(left + TILE, i)):
+                    A[j, i] = A[i, j]
 
 
 @kernel
-def symmetrise(A: FloatArray, by_lower: bool) -> None:
-    """Replace A by its symmetric part, or the upper triangle by the lower one.
-
-    Steps do not reduce the antisymmetric part, while A itself may shrink.
-    """
+def symmetrise(A: FloatArray) -> None:
+    """Replace A by its symmetric part: steps do not reduce the antisymmetric part, while A itself may shrink."""
     d = len(A)
     for top in range(0, d, TILE):
         for left in range(0, top + 1, TILE):
             for i in range(top, min(top + TILE, d)):
                 for j in range(left, min(left + TILE, i)):
-                    A[i, j] = A[j, i] = A[i, j] if by_lower else 0.5 * (A[i, j] + A[j, i])
+                    A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
 
 
 @kernel
