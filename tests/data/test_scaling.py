@@ -68,7 +68,11 @@ def test_refusals():
         ValueError, match="scaling must be one of 'numbers', 'standard', 'none', 'minmax', 'robust', got 'huge'"
     ):
         feature_scales(np.array([[1.0]]), "huge")
-    for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
+    for wrong, message in (
+        ([1.0], "scales must be 2 finite numbers"),
+        ([1.0, 0.0], "positive"),
+        ([1.0, np.inf], "finite"),
+    ):
         with pytest.raises(ValueError, match=message):
             MahalanobisMetric(np.eye(2), scales=np.array(wrong))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import mahala
-from mahala.support.model_files import ModelFileError
 from mahala.support.validation import is_sparse
 
 # Computing the singular values of a larger bilinear matrix takes minutes.
@@ -72,7 +71,7 @@ def load_model(path: Path) -> tuple[mahala.Metric, Any]:
     try:
         return model.metric_, model
     except (ValueError, AttributeError) as error:
-        raise ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
+        raise mahala.ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 
 
 def spectrum(metric: mahala.Metric) -> Any:

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import typer
 
 import mahala
-from mahala.support.model_files import is_model_file
 
 LabelledData = Annotated[
     str,
@@ -101,6 +100,8 @@ def check_output(
         raise ValueError(f"{option} is {path}, but there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{option} is {path}, but the folder {path.parent} is not writable")
+    from mahala.support.model_files import is_model_file  # here: it loads NumPy, which --help does without
+
     if force or not path.exists() or path.stat().st_size == 0 or is_model_file(path):
         return
     with path.open("rb") as file:

@@ -125,8 +125,8 @@ class Part(Field):
 
     def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
         for key, part in self._by_key(value):
-            header[key], own = part.get_state()
-            arrays |= prefixed(key, own)
+            header[key], entries = part.get_state()
+            arrays |= prefixed(key, entries)
 
     def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
         value = getattr(state, self.name)
