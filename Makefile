@@ -14,34 +14,37 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 # Two test processes on two cores: more BLAS threads would only slow each other down.
 PYTEST := -m pytest -n 2 --dist worksteal
 # `make test` has one process for the tests around the commands and one for the others, each as long as the other: the
-# workers of pytest-xdist would both import and collect all of them.
-COMMANDS := $(addprefix tests/,cli data report serve stream \
-	test_campaign.py test_docs.py test_former_names.py test_package.py test_site.py)
+# workers of pytest-xdist would both import and collect all of them. Tests that call hardly any kernel run before that.
+EARLY := $(addprefix tests/,data test_former_names.py test_package.py test_site.py)
+COMMANDS := $(addprefix tests/,cli papers report serve stream test_campaign.py test_docs.py)
 WARMING := tests/test_warming.py
 
 # Modules are compiled when they are first imported, and not all of them when they are installed.
 PIP := -m pip install --quiet --no-compile --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-commands test-learners test-oldest coverage lint kernels mutants bench campaign reproduce docs clean
+.PHONY: demo test test-early test-commands test-learners test-oldest coverage lint kernels mutants bench campaign reproduce docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/mahala compare balance --output demo-output
 
-test kernels test-commands test-learners test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
+test kernels test-early test-commands test-learners test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
 # The tests run on both cores already; those of threads ask for them.
-test kernels test-commands test-learners test-oldest coverage: export OMP_NUM_THREADS = 1
+test kernels test-early test-commands test-learners test-oldest coverage: export OMP_NUM_THREADS = 1
 test: $(VENV)/.ready
-	$(MAKE) --no-print-directory --jobs 2 lint kernels
+	$(MAKE) --no-print-directory --jobs 2 test-early kernels
 	$(MAKE) --no-print-directory --jobs 2 --keep-going test-commands test-learners
 
 test-commands: $(VENV)/.ready
 	$(BIN)/python -m pytest -q $(COMMANDS)
 
 test-learners: $(VENV)/.ready
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(COMMANDS) $(WARMING))
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(COMMANDS) $(EARLY) $(WARMING))
 
-# Compile what both test processes would wait for, by the test of `mahala warm-up`. It takes one core, and lint the other.
+test-early: $(VENV)/.ready lint
+	$(BIN)/python -m pytest -q $(EARLY)
+
+# Compile what both test processes would wait for, by the test of `mahala warm-up`: on one core, beside `test-early`.
 kernels: $(VENV)/.ready
 	$(BIN)/python -m pytest -q $(WARMING)
 
