@@ -35,6 +35,66 @@ def threshold(planes: RealArray, row: int, column: int, penalty: Penalty, adapti
     return 0.0 if exempt_diagonal and column == row else theta
 
 
+@helper
+def read(
+    planes: RealArray,
+    row: int,
+    penalty: Penalty | None,
+    adaptive: bool | None,
+    now: int,
+    n: int,
+    columns: IntArray | None,
+    q: RealArray,
+) -> float:
+    """Return Σ_j M_row,j q_j over n columns; over the first n, in a loop that can be vectorised, if none are given."""
+    inner = 0.0
+    for j in range(n):
+        column = j if columns is None else columns[j]
+        value: float = np.float64(planes[row, 0, column])
+        if penalty is not None:
+            value = late(value, (now - planes[row, 1, column]) * threshold(planes, row, column, penalty, adaptive))
+        inner += q[j] * value
+    return inner
+
+
+@helper
+def write(
+    planes: RealArray,
+    row: int,
+    penalty: Penalty | None,
+    adaptive: bool | None,
+    average: bool | None,
+    now: int,
+    n: int,
+    columns: IntArray | None,
+    q: RealArray,
+    weight: float,
+    x: float,
+    eta: float,
+    left: RealArray | None,
+) -> None:
+    """Add weight q_j, or AdaGrad's step for the gradient x q_j, to M_row,j for n columns j."""
+    for j in range(n):
+        column = j if columns is None else columns[j]
+        value: float = np.float64(planes[row, 0, column])
+        change = weight * q[j]
+        if penalty is not None:
+            theta, steps = threshold(planes, row, column, penalty, adaptive), now - planes[row, 1, column]
+            planes[row, 1, column] = now
+            if average is not None:
+                add_to_sum(planes[row, -1], column, planes[row, -2], column, late_sum(value, steps, theta))
+            value = late(value, steps * theta)
+            if adaptive is not None:
+                gradient, H = x * q[j], np.float64(planes[row, 2, column])
+                H = np.sqrt(H * H + gradient * gradient)
+                put(planes[row, 2], column, H, rounding(now))
+                change = eta * gradient / (penalty[2] + planes[row, 2, column])
+        if left is None:
+            planes[row, 0, column] = value + change
+        else:
+            put(planes[row, 0], column, value + change, rounding(now))
+
+
 @kernel
 def stream(
     rows: CSR,
@@ -71,16 +131,8 @@ def stream(
             n = difference(items, positives[t], negatives[t], columns, q)
         score = x_norm = q_norm = 0.0
         for i in range(first, stop):
-            row, inner = features[i], 0.0
-            x_norm += values[i] * values[i] * (1.0 if left is None else left[row])
-            for j in range(n):
-                column = j if columns is None else columns[j]
-                value: float = np.float64(planes[row, 0, column])
-                if penalty is not None:
-                    theta = threshold(planes, row, column, penalty, adaptive)
-                    value = late(value, (now - planes[row, 1, column]) * theta)
-                inner += q[j] * value
-            score += values[i] * inner
+            x_norm += values[i] * values[i] * (1.0 if left is None else left[features[i]])
+            score += values[i] * read(planes, features[i], penalty, adaptive, now, n, columns, q)
         for j in range(n):
             if right is None:
                 q_norm += q[j] * q[j]
@@ -94,26 +146,8 @@ def stream(
             continue
         for i in range(first, stop):
             row, weight = features[i], tau[t] * values[i] * (1.0 if left is None else left[features[i]])
-            for j in range(n):
-                column = j if columns is None else columns[j]
-                value = np.float64(planes[row, 0, column])
-                change = weight * (q[j] if right is None else scaled[j])
-                if penalty is not None:
-                    theta = threshold(planes, row, column, penalty, adaptive)
-                    n_steps = now - planes[row, 1, column]
-                    planes[row, 1, column] = now
-                    if average is not None:
-                        add_to_sum(planes[row, -1], column, planes[row, -2], column, late_sum(value, n_steps, theta))
-                    value = late(value, n_steps * theta)
-                    if adaptive is not None:
-                        gradient, H = values[i] * q[j], np.float64(planes[row, 2, column])
-                        H = np.sqrt(H * H + gradient * gradient)
-                        put(planes[row, 2], column, H, rounding(now))
-                        change = eta * gradient / (penalty[2] + planes[row, 2, column])
-                if left is None:
-                    planes[row, 0, column] = value + change
-                else:
-                    put(planes[row, 0], column, value + change, rounding(now))
+            terms = q if right is None else scaled
+            write(planes, row, penalty, adaptive, average, now, n, columns, terms, weight, values[i], eta, left)
         if left is not None and right is not None:
             # The inverses of diagonal covariances grow by x∘x and q∘q.
             shrink(features, values, first, stop, left, shrinkage[0] * q_norm)
