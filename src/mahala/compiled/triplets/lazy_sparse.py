@@ -9,12 +9,11 @@ step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad,
 
 import numpy as np
 
-from mahala.compiled.jit import Steps, kernel
-from mahala.compiled.triplets.block_store import DONE, ONE, ZERO, Store, base_of, count_bits, find, insert
+from mahala.compiled.jit import kernel
+from mahala.compiled.triplets.block_store import DONE, ONE, ZERO, Store, Words, base_of, count_bits, find, insert
 from mahala.compiled.triplets.rows import (
     CSR,
     Layout,
-    Numbers,
     Penalty,
     StepRule,
     add_to_sum,
@@ -26,7 +25,7 @@ from mahala.compiled.triplets.rows import (
     shrink,
     step_length,
 )
-from mahala.support.arrays import IntArray, RealArray
+from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 
 @kernel
@@ -43,10 +42,47 @@ def search(columns: IntArray, n: int, column: int) -> int:
 
 
 @kernel
+def read(
+    payload: RealArray,
+    layout: Layout,
+    penalty: Penalty,
+    row: int,
+    now: int,
+    n: int,
+    columns: IntArray,
+    values: FloatArray,
+    places: IntArray,
+    column_bits: Words,
+    bits: Words,
+    bases: IntArray,
+) -> float:
+    """Return Σ_j M_row,j q_j over the stored entries, without branches, which could not be predicted."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    exempt = row if exempt_diagonal else -1
+    inner = 0.0
+    for j in range(n):
+        k = places[j]
+        at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+        # Entry 0 belongs to no block and is zero.
+        at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
+        value = float(payload[at])
+        if width > 1:
+            threshold = 0.0 if columns[j] == exempt else theta
+            if adaptive:
+                threshold /= delta + payload[at + 2]
+            value = late(value, (now - payload[at + 1]) * threshold)
+        inner += values[j] * value
+    return inner
+
+
+@kernel
 def stream(
     rows: CSR,
     items: CSR,
-    triplets: Numbers,
+    anchors: IntArray,
+    positives: IntArray,
+    negatives: IntArray,
     store: Store,
     layout: Layout,
     initial: tuple[float, float],
@@ -57,7 +93,9 @@ def stream(
     left: RealArray,
     right: RealArray,
     shrinkage: tuple[float, float],
-    steps: Steps,
+    p: RealArray,
+    tau: RealArray,
+    predicted: SignArray,
 ) -> tuple[int, int]:
     """Take one step for each triplet; return the number of steps taken and the reason to stop.
 
@@ -68,7 +106,7 @@ def stream(
     """
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
-    (indptr, columns, values), (anchors, positives, negatives), (p, tau, predicted) = rows, triplets, steps
+    indptr, columns, values = rows
     payload, table, starts, logs = store.payload, store.table, store.start, store.log
     n_room, n_blocks_room = 0, 0
     q_columns = q_places = np.empty(0, dtype=np.int64)
@@ -114,19 +152,9 @@ def stream(
                 slot = find(table, starts, logs, row, blocks[k])
                 row_bits[k] = table[2 * slot] if slot >= 0 else ZERO
                 row_bases[k] = base_of(table[2 * slot + 1]) if slot >= 0 else 0
-            exempt, inner = row if exempt_diagonal else -1, 0.0
-            for j in range(n_q):  # without branches, which could not be predicted
-                k = q_places[j]
-                at = row_bases[k] + count_bits(row_bits[k] & (q_bits[j] - ONE))
-                # Entry 0 belongs to no block and is zero.
-                at = width * (at if row_bits[k] & q_bits[j] != ZERO else 0)
-                value = float(payload[at])
-                if width > 1:
-                    threshold = 0.0 if q_columns[j] == exempt else theta
-                    if adaptive:
-                        threshold /= delta + payload[at + 2]
-                    value = late(value, (now - payload[at + 1]) * threshold)
-                inner += q_values[j] * value
+            inner = read(
+                payload, layout, penalty, row, now, n_q, q_columns, q_values, q_places, q_bits, row_bits, row_bases
+            )
             j = search(q_columns, n_q, row)
             if j >= 0 and row_bits[q_places[j]] & q_bits[j] == ZERO:
                 inner += q_values[j] * (initial[0] if exempt_diagonal else late(initial[0], now * theta / delta))
@@ -160,11 +188,11 @@ def stream(
                 m: float = np.float64(payload[at])
                 change = weight * q_values[j] * (right[column] if len(right) else 1.0)
                 if width > 1:
-                    n_steps = now - payload[at + 1]
+                    steps = now - payload[at + 1]
                     threshold = 0.0 if column == exempt else theta / (delta + payload[at + 2] if adaptive else 1.0)
                     if average:
-                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, n_steps, threshold))
-                    m = late(m, n_steps * threshold)
+                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, steps, threshold))
+                    m = late(m, steps * threshold)
                     payload[at + 1] = now
                     if adaptive:
                         gradient = values[i] * q_values[j]

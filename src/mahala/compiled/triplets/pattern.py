@@ -4,16 +4,19 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.triplets.block_store import (
+    ENTRIES,
     ONE,
+    PAYLOAD,
     SIZE_OF,
     SIZES,
     ZERO,
     Store,
     Words,
     count_bits,
-    insert,
+    find,
     make_room_in_row,
     table_log,
+    word_of,
 )
 from mahala.compiled.triplets.rows import CSR
 from mahala.support.arrays import IntArray
@@ -70,6 +73,22 @@ def reserve(
         n_blocks, _ = mark_row(row, by_column, by_anchor, items, marked)
         if n_blocks:
             make_room_in_row(store, row, n_blocks)
+            store.used[row] = n_blocks
+        # Row by row in bulk: insertion takes a tenth of the time of a whole fit longer.
         for block in range(len(marked)):
-            if marked[block] != ZERO:
-                insert(store, row, block, marked[block], width, initial)
+            if marked[block] == ZERO:
+                continue
+            slot, base = find(store.table, store.start, store.log, row, block), store.tails[PAYLOAD]
+            n_entries = count_bits(marked[block])
+            store.tails[ENTRIES] += n_entries
+            store.tails[PAYLOAD] += SIZES[SIZE_OF[n_entries]]
+            store.table[2 * slot] = marked[block]
+            store.table[2 * slot + 1] = word_of(block, base)
+            for k in range(base * width, store.tails[PAYLOAD] * width):
+                store.payload[k] = 0.0
+            bit = ONE << np.uint64(row & 63)
+            if row >> 6 == block and marked[block] & bit != ZERO:
+                at = (base + count_bits(marked[block] & (bit - ONE))) * width
+                store.payload[at] = initial[0]
+                if width > 2:
+                    store.payload[at + width - 1] = initial[1]

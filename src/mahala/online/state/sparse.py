@@ -127,8 +127,8 @@ class SparseState(SimilarityState):
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         *rule_numbers, shrinkage = self.settings(rule)
         state = self.store, self.layout, self.initial, self.clock, *rule_numbers, self.left, self.right, shrinkage
-        arguments: Any = *chunk[:3], *state, steps
-        return kernels.stream(*arguments)
+        arguments: Any = *chunk.numbers, *state, *steps
+        return kernels.stream(*chunk[:2], *arguments)
 
     def _settle(self) -> None:
         entries = self._dump()
