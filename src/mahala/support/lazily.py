@@ -47,6 +47,8 @@ else:
             self._name = name
 
         def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):  # asked for of any object, such as __wrapped__, where Dask is not installed, too
+                raise AttributeError(name)
             value = getattr(importlib.import_module(self._name), name)
             setattr(self, name, value)
             return value
