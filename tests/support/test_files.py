@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
+from mahala.cli.options import check_output
 from mahala.support import files
 from mahala.support.files import only_writer, previous_of, whole_file
+from mahala.support.model_files import write_model
 
 
 def fail_halfway(path):
@@ -184,3 +186,30 @@ def test_a_pipe_or_device_is_refused_at_once(tmp_path):
     (tmp_path / "zero.csv").symlink_to("/dev/zero")
     with pytest.raises(ValueError, match="must be a file, but it is a device"):
         data.read_table(tmp_path / "zero.csv")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_only_files_and_new_names_are_replaced(tmp_path):
+    """The superuser, who runs containers, could turn /dev/null into a file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    (tmp_path / "loop").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "loop")
+    names = sorted(tmp_path.iterdir())
+    for name, error, kind in (
+        ("pipe", ValueError, "must be a file or a new name, but it is a pipe"),
+        ("null", ValueError, "must be a file or a new name, but it is a device"),
+        ("loop", OSError, "Too many levels of symbolic links"),
+        (".", IsADirectoryError, "must be a file or a new name, but it is a folder"),
+    ):
+        with pytest.raises(error, match=kind):
+            write_model(tmp_path / name, "metric", {}, {})
+        with pytest.raises(error, match=kind), only_writer(tmp_path / name):
+            pass
+        with pytest.raises(ValueError, match=f"--output cannot be written: .*{kind}"):
+            check_output(tmp_path / name, force=True)
+    assert sorted(tmp_path.iterdir()) == names
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to("new")
+    write_model(tmp_path / "link", "metric", {}, {})
+    assert (tmp_path / "new").is_file()

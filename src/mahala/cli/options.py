@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 import mahala
+from mahala.support.files import replaceable
 
 LabelledData = Annotated[
     str,
@@ -94,10 +95,12 @@ def check_output(
             raise ValueError(f"{option} must not be an input of the command, which it would replace, got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{option} must end in {', '.join(suffixes)}, got {path}")
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{option} must name a file, but {path} is {'a folder' if path.is_dir() else 'a device'}")
     if not path.parent.is_dir():
         raise ValueError(f"{option} is {path}, but there is no folder {path.parent}")
+    try:
+        replaceable(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{option} cannot be written: {error}") from None
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{option} is {path}, but the folder {path.parent} is not writable")
     from mahala.support.model_files import is_model_file  # here: it loads NumPy, which --help does without

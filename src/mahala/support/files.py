@@ -26,12 +26,32 @@ def check_readable(path: str | os.PathLike[str]) -> None:
 
     To open a pipe would wait for a writer, and a device may have no end.
     """
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    kind = _kind(path)
+    if kind not in ("a file", "a folder"):
         raise ValueError(f"{os.fspath(path)} must be a file, but it is {kind}: write what it has to a file first")
     with open(path, "rb"):
         pass
+
+
+def replaceable(path: str | os.PathLike[str]) -> Path:
+    """Return the file that a path names, through links; raise an error unless it is a regular file or a new name.
+
+    To replace a device or a pipe would take it away from everybody who uses it. A loop of links is an OSError.
+    """
+    with suppress(FileNotFoundError):
+        kind = _kind(path)
+        if kind != "a file":
+            error = IsADirectoryError if kind == "a folder" else ValueError
+            raise error(f"{os.fspath(path)} must be a file or a new name, but it is {kind}")
+    return Path(os.path.realpath(path))
+
+
+def _kind(path: str | os.PathLike[str]) -> str:
+    """Return in words what there is under a name."""
+    kinds = {
+        stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"
+    }  # fmt: skip
+    return kinds.get(stat.S_IFMT(os.stat(path).st_mode), "a device")
 
 
 def previous_of(path: str | os.PathLike[str]) -> Path:
@@ -45,11 +65,12 @@ def whole_file(path: str | os.PathLike[str], previous: bool = False) -> Iterator
     """Yield the path of a temporary file, with the suffix of `path`, that replaces `path` when the block ends.
 
     If the block raises, or the file cannot be flushed to the disk, `path` stays as it was and the temporary file is
-    removed. If `path` is a symbolic link, the file it points to is replaced. A file that is replaced keeps its mode
-    and, where the system permits, its owner; with `previous`, it is kept as `previous_of(path)`. Temporary files of
-    the same target that killed processes left behind are removed.
+    removed. If `path` is a symbolic link, the file it points to is replaced; what is not a regular file is refused
+    (see `replaceable`). A file that is replaced keeps its mode and, where the system permits, its owner; with
+    `previous`, it is kept as `previous_of(path)`. Temporary files of the same target that killed processes left behind
+    are removed.
     """
-    target = Path(os.path.realpath(path))
+    target = replaceable(path)
     remove_abandoned(target)
     temporary, link = _temporary(target), _temporary(target)
     _writing.update((temporary.name, link.name))
@@ -159,7 +180,7 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     The lock is on a file beside it, with the suffix .lock. The system releases it when its process ends, however that
     happens, so that a lock is never stale. Where the system has no such locks, as on Windows, nothing is checked.
     """
-    place = f"{os.path.realpath(path)}.lock"
+    place = f"{replaceable(path)}.lock"
     remove_abandoned(path)
     try:
         import fcntl
