@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -155,3 +158,22 @@ def test_learners_of_the_readme_are_the_learners_there_are():
     from contract.learners import LEARNERS
 
     assert set(re.findall(r"`(\w+)`", table)) == {kind.__name__ for kind in LEARNERS}
+
+
+def test_every_pattern_that_searches_input_takes_linear_time():
+    """100 kB of what a pattern repeats; quadratic time would be many seconds."""
+    repeated = (*" 1aA_(-+%$.,", "1,", "1 ", "$ ", "%(", "\r\n", "id_", "\r\ncontent-length: ")
+    inputs = [part * (100_000 // len(part)) + end for part in repeated for end in ("", "x", " !")]
+    patterns = {}
+    for package in ("mahala.cli", "mahala.comparisons", "mahala.data", "mahala.serve", "mahala.stream"):
+        folder = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(folder, f"{package}."):
+            for name, pattern in vars(importlib.import_module(module.name)).items():
+                if isinstance(pattern, re.Pattern):
+                    patterns[pattern] = f"{module.name}.{name}"
+    assert len(patterns) > 10
+    for pattern, name in patterns.items():
+        for text in inputs:
+            started = time.process_time()
+            pattern.search(text if isinstance(pattern.pattern, str) else text.encode())
+            assert time.process_time() - started < 1.0, f"{name} on {text[:20]!r}"

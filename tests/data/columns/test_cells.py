@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import date
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.columns.cells import ISO, cell_values, day_number, decimal_marks, form_of, missing_cells, number
+from mahala.data.columns.cells import (
+    CELL_KINDS,
+    ISO,
+    cell_values,
+    day_number,
+    decimal_marks,
+    form_of,
+    missing_cells,
+    number,
+)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -82,3 +92,29 @@ def test_days(day):
 def test_time_zones_and_gaps():
     result = cell_values(["1970-01-02T01:00:00+01:00", None, "x", "1970-01-02"], "date", ISO)
     np.testing.assert_array_equal(result, [1.0, np.nan, np.nan, 1.0])
+
+
+LONG = 1_000_000
+
+
+@pytest.mark.parametrize("kind", CELL_KINDS)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *(character * LONG for character in " 1()-+%$€.,'A"),
+        *(pair * (LONG // 2) for pair in ("1,", "1 ", "$ ", "%(", "-(")),
+        "1" + ",000" * (LONG // 4) + "x",
+        "1" + " 000" * (LONG // 4) + "x",
+        "(" * (LONG // 2) + ")" * (LONG // 2),
+        "5" + " " * LONG + "x %",
+    ],
+    ids=lambda cell: cell[:3],
+)
+def test_a_cell_of_a_megabyte_takes_linear_time(kind, cell):
+    """Quadratic time would be days."""
+    started = time.process_time()
+    assert form_of([cell, cell], kind) is None
+    for form in CELL_KINDS[kind].forms or (".", ","):
+        CELL_KINDS[kind].read(cell, form)
+    decimal_marks([cell])
+    assert time.process_time() - started < 2.0

@@ -26,8 +26,9 @@ _WHOLE = {
 }
 # One group of three digits after a mark: 1,019 is a thousand in one country and about one in another.
 _EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
-_CURRENCY = re.compile(r"^(?:[A-Z]{3}\s|[$€£¥₹])\s*|\s*(?:\s[A-Z]{3}|[$€£¥₹])$")
-_PERCENT = re.compile(r"\s*%$")
+# Both search every cell: repeated spaces before an end would take quadratic time.
+_CURRENCY = re.compile(r"^(?:[A-Z]{3}\s|[$€£¥₹])|(?:\s[A-Z]{3}|[$€£¥₹])$")
+_PERCENT = re.compile(r"%$")
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?")
 _DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d.%m.%y")
 _TIMES = ("", " %H:%M", " %H:%M:%S")
@@ -125,10 +126,9 @@ def money(text: str, decimal: Decimal) -> float | None:
     >>> money("$1,200.50", "."), money("1.200,50 €", ","), money("(USD 3)", "."), money("3 apples", ".")
     (1200.5, 1200.5, -3.0, None)
     """
-    if text.startswith("(") and text.endswith(")"):
-        amount = money(text[1:-1], decimal)
-        return None if amount is None else -amount
-    return number(_CURRENCY.sub("", text).strip(), decimal)
+    sign = -1.0 if text.startswith("(") and text.endswith(")") else 1.0
+    amount = number(_CURRENCY.sub("", text if sign > 0.0 else text[1:-1]).strip(), decimal)
+    return None if amount is None else sign * amount
 
 
 def percentage(text: str, decimal: Decimal) -> float | None:
