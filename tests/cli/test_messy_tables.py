@@ -141,6 +141,17 @@ def test_a_decimal_mark_that_no_cell_shows(tmp_path):
         result = run(*command, "--model", model, "--decimal", ".", "--json")
         assert result.exit_code == 0, result.output
     values = {line["name"]: line["values"] for line in json.loads(result.stdout)["contributions"]}
+    clear = write(tmp_path / "clear.csv", [["a", "b", "kind"], ["0.126", "1,019.5", "0"], ["0.5", "2,019.5", "1"]])
+    for command, advice in (
+        (
+            ["transform", clear, "--model", model],
+            "which is no number with the decimal mark ',': set the decimal mark to",
+        ),
+        (["fit", clear, "--label", "kind", "--decimal", ","], "--decimal is ',', but column 'b' holds '1,019.5'"),
+    ):
+        result = run(*command, "--output", tmp_path / "out.npy")
+        assert result.exit_code == 2
+        assert advice in result.stderr
     assert values == {"a": size[:2, 0].round(3).tolist(), "b": size[:2, 1].round(3).tolist()}
     result = run("fit", path, "--label", "kind", "--decimal", ",", "--output", tmp_path / "fit.safetensors")
     assert result.exit_code == 0

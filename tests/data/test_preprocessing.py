@@ -239,12 +239,42 @@ def test_features_as_if_fitted_to_training_rows():
 def test_a_table_with_another_decimal_mark_than_in_fit():
     preprocessor = TablePreprocessor().fit(polars.DataFrame({"a": ["1.5", "2.25", "0.5"]}))
     table = polars.DataFrame({"a": ["1,5", "1.019", "2"]})
-    with pytest.raises(ValueError, match="is text, such as '1,5'"):
-        preprocessor.transform(table[:1])
+    refusal = "column 'a' holds '1,5', which is no number with the decimal mark '.': set the decimal mark to ','"
+    for rows in (table, table[:1]):
+        with pytest.raises(ValueError, match=refusal):
+            preprocessor.transform(rows)
+    mixed = "has 1 cell other than numbers, .* as missing; its decimal marks are mixed: 1 cell with ',', such as '1,5'"
+    with pytest.warns(UserWarning, match=mixed):
+        assert np.isnan(preprocessor.transform(polars.DataFrame({"a": ["1,5", "0.5", "2"]}))).sum() == 0
+    with pytest.raises(ValueError, match=r"with the decimal mark ',': set the decimal mark to '\.'"):
+        preprocessor.with_decimal(",").transform(polars.DataFrame({"a": ["0.126", "2"]}))
     assert preprocessor.with_decimal(",").transform(table)[:, 0].tolist() == [1.5, 1019.0, 2.0]
     assert preprocessor.transform(polars.DataFrame({"a": ["1.019"]})).tolist() == [[1.019]]
     with pytest.raises(ValueError, match="decimal must be"):
         preprocessor.with_decimal(";")
+
+
+def test_money_and_dates_in_another_form_than_in_fit():
+    table = polars.DataFrame({"a": ["$1,200.50", "$3"], "day": ["01/31/2024", "02/01/2024"]})
+    preprocessor = TablePreprocessor().fit(table)
+    X = preprocessor.transform(polars.DataFrame({"a": ["1,250 €", "0,50 €"], "day": ["01/02/2024", "31/01/2024"]}))
+    np.testing.assert_array_equal(X, [[1.25, 19754], [0.5, 19753]])
+
+
+@pytest.mark.parametrize("library", [pandas, polars])
+def test_a_column_that_mixes_decimal_marks_says_so(library):
+    frame = library.DataFrame({"a": ["0,5", "1,25", "0.75", "2", "1,000"]})
+    fitted = TablePreprocessor().fit(frame)
+    mixed = "its decimal marks are mixed: 1 cell with '.', such as '0.75'"
+    assert mixed in fitted.columns_[0][1]
+    np.testing.assert_array_equal(fitted.fit_transform(frame)[:, 0], [0.5, 1.25, 1.125, 2, 1])
+    for mark, cell in ((",", "'0.75'"), (".", "'0,5'")):
+        refusal = f"decimal is '{mark}', but column 'a' holds {cell}, where it cannot be one: write its numbers in one"
+        with pytest.raises(ValueError, match=refusal):
+            TablePreprocessor(decimal=mark).fit(frame)
+    for cells in (["1,019.5", "3"], ["0.5", "1,019"]):
+        with pytest.raises(ValueError, match="decimal is ','"):
+            TablePreprocessor(decimal=",").fit(library.DataFrame({"a": cells}))
 
 
 def test_in_a_pipeline(frame):

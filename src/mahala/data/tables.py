@@ -208,7 +208,7 @@ def _named(path: str, call: Any, *arguments: Any) -> Any:
     try:
         return call(*arguments)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ParameterError(f"{path}: {error}", *getattr(error, "parameters", ())) from None
 
 
 def _one_column(name: str, argument: str, frame: Frame, path: str, problems: list[str]) -> str:

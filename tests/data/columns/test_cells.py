@@ -40,7 +40,9 @@ def test_thousands(whole, cents, space):
     assert number(german.replace(".", space), ",") == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "1_0", "1,5", "1,01,000", "1.019.5", "12 5", "0x10", "1e", "--5", "5%"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1_0", "1,5", "1,01,000", "1.019.5", "12 5", "0x10", "1e", "--5", "5%", "0,126", "-012,500"]
+)
 def test_what_is_no_number(text):
     assert number(text) is None
 

@@ -21,7 +21,7 @@ MISSING = frozenset(
 SPACES = " \u00a0\u2009\u202f'\u2019"
 _SPACES = re.compile(f"(?<=[0-9])[{SPACES}](?=[0-9]{{3}}(?![0-9]))")
 _WHOLE = {
-    mark: re.compile(rf"[+-]?[0-9]{{1,3}}(?:{re.escape(other)}[0-9]{{3}})+(?:{re.escape(mark)}[0-9]*)?")
+    mark: re.compile(rf"[+-]?[1-9][0-9]{{0,2}}(?:{re.escape(other)}[0-9]{{3}})+(?:{re.escape(mark)}[0-9]*)?")
     for mark, other in ((".", ","), (",", "."))
 }
 # One group of three digits after a mark: 1,019 is a thousand in one country and about one in another.
@@ -75,16 +75,23 @@ def decimal_marks(texts: Iterable[str]) -> set[Decimal]:
     return marks
 
 
+def other_mark(mark: Decimal) -> Decimal:
+    """Return the decimal mark that is not this one."""
+    return "," if mark == "." else "."
+
+
 def number(text: str, decimal: Decimal = ".") -> float | None:
-    """Return the number that a cell holds, or None if it holds none.
+    """Return the number that a cell holds, or None if it holds none. The first group of thousands never begins with 0.
 
     >>> number("1,019.5"), number("1.019,5", ","), number("1 019", ","), number("12,5"), number("1_0")
     (1019.5, 1019.5, 1019.0, None, None)
+    >>> number("0,126"), number("0,126", ",")
+    (None, 0.126)
     """
     if not text or text[-1] not in "0123456789." + decimal or "_" in text:
         return None
     text = _SPACES.sub("", text)
-    other = "," if decimal == "." else "."
+    other = other_mark(decimal)
     if other in text:
         if not _WHOLE[decimal].fullmatch(text):
             return None

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,9 +19,11 @@ from mahala.data.columns.cells import (
     decimal_marks,
     form_of,
     number,
+    other_mark,
 )
 from mahala.data.columns.values import Column
 from mahala.support.arrays import FloatArray
+from mahala.support.parameters import ParameterError
 
 # The level that stands for missing values of a category.
 GAP = "(missing)"
@@ -89,22 +92,38 @@ def choose_plans(columns: Mapping[str, Column], settings: PlanSettings) -> list[
     """Return what is done to each column of a table.
 
     The decimal mark of ambiguous numbers in text, such as 1,019, is that of the settings, else that of other columns.
+    Raise ParameterError if a column has the mark of the settings where it cannot be one.
     """
     written = {name: _number_texts(column) for name, column in columns.items() if column.kind == "text"}
-    marks = {name: decimal_marks(texts) for name, texts in written.items() if texts}
+    marks = {
+        name: Counter(mark for text in texts for mark in decimal_marks([text]))
+        for name, texts in written.items()
+        if texts
+    }
     shared: set[Decimal] = set().union(*marks.values(), *(column.marks for column in columns.values()))
     recognised = next(iter(shared)) if len(shared) == 1 else settings.otherwise
     default = recognised if settings.decimal is None else settings.decimal
     plans = []
     for name, column in columns.items():
         if name in marks:
-            mark = next(iter(marks[name])) if len(marks[name]) == 1 else default
+            mark = _mark_of(name, written[name], marks[name], default, settings.decimal)
             values = Column(cell_values(column.values.tolist(), "number", mark), "number")
             plans.append(_plan_of_numbers(name, values, _as_written(column, written[name], mark), settings, mark))
         else:
             # Whole numbers do not show the mark of later ones.
             plans.append(replace(_plan(name, column, settings), decimal=default))
     return plans
+
+
+def _mark_of(name: str, texts: list[str], counts: Counter[Decimal], default: Decimal, given: Decimal | None) -> Decimal:
+    """Return the decimal mark that most numbers of a column show; if they show none, the default."""
+    if given is not None and counts[other_mark(given)] and any(given in text for text in texts):
+        odd = next(text for text in texts if other_mark(given) in decimal_marks([text]))
+        holds = f"column {name!r} holds {odd!r}, where it cannot be one"
+        raise ParameterError(
+            f"decimal is {given!r}, but {holds}: write its numbers in one way, or omit decimal", "decimal"
+        )
+    return max((default, other_mark(default)), key=lambda mark: counts[mark])
 
 
 def checked_plan(given: Any) -> ColumnPlan:
@@ -162,16 +181,27 @@ def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
     else:
         kind, form = plan.kind, plan.format or ""
     values = cell_values(texts, kind, form)
-    if np.isnan(values).all() and kind not in ("number", "flag"):
-        values = cell_values(texts, kind, form_of(present, kind) or "")  # in another form than in fit
+    if np.isnan(values[~column.missing]).any() and kind not in ("number", "flag"):
+        values = cell_values(texts, kind, form_of(present, kind) or form)  # all may have another form than in fit
     odd = np.flatnonzero(np.isnan(values) & ~column.missing)
+    other = other_mark(plan.decimal)
+    foreign = [texts[row] for row in odd if kind == "number" and number(texts[row], other) is not None]
+    if foreign and plan.decimal not in decimal_marks(texts[row] for row in np.flatnonzero(~np.isnan(values))):
+        holds = f"column {plan.name!r} holds {foreign[0]!r}, which is no number with the decimal mark {plan.decimal!r}"
+        raise ValueError(f"{holds}: set the decimal mark to {other!r}")
     if len(odd) and len(odd) == len(present):
         raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {plan.words}")
     if len(odd):
         cells = f"{_counted(len(odd), 'cell')} other than {plan.words}, such as {texts[odd[0]]!r}"
         count = "it counts" if len(odd) == 1 else "they count"
-        warnings.warn(f"column {plan.name!r} has {cells}; {count} as missing", stacklevel=6)
+        mixed = f"; {_mixed(foreign, other)}" if foreign else ""
+        warnings.warn(f"column {plan.name!r} has {cells}; {count} as missing{mixed}", stacklevel=6)
     return values
+
+
+def _mixed(foreign: list[str], mark: Decimal) -> str:
+    """Say that a column has numbers with two decimal marks, of which one cannot be read."""
+    return f"its decimal marks are mixed: {_counted(len(foreign), 'cell')} with {mark!r}, such as {foreign[0]!r}"
 
 
 def _counted(n: int, word: str) -> str:
@@ -264,7 +294,11 @@ def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     grouped = next((text for text in texts if thousands & set(text) and number(text, mark) is not None), None)
     if grouped is not None:
         reading += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
-    odd = [text for text in column.values if text is not None and number(text, mark) is None]
+    foreign = [text for text in texts if number(text, mark) is None]
+    if foreign:
+        reading += f"; {_mixed(foreign, other_mark(mark))}"
+    numeric = set(texts)
+    odd = [text for text in column.values if text is not None and text not in numeric]
     return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else reading
 
 
