@@ -11,6 +11,10 @@ from mahala.metric import Metric as Metric
 from mahala.metric import MahalanobisMetric as MahalanobisMetric
 from mahala.metric import BilinearMetric as BilinearMetric
 
+# Models that predict
+from mahala.neighbors.classifier import NeighborClassifier as NeighborClassifier
+from mahala.neighbors.regressor import NeighborRegressor as NeighborRegressor
+
 # Online learners
 from mahala.online.passive_aggressive import PA as PA
 from mahala.online.pola import POLA as POLA
@@ -65,6 +69,7 @@ from mahala import batch as batch
 from mahala import data as data
 from mahala import evaluation as evaluation
 from mahala import feedback as feedback
+from mahala import neighbors as neighbors
 from mahala import online as online
 from mahala import serve as serve
 from mahala import stream as stream

@@ -141,6 +141,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ends = np.cumsum([0, *(len(plan.features(self.n_hashed)) for plan in used)]).tolist()
         return {plan.name: list(range(*ends[j : j + 2])) for j, plan in enumerate(used)}
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of the features that are numbers or dates, not 0/1."""
+        groups = self.feature_groups()
+        return [groups[plan.name][0] for plan in self._plans if plan.is_numeric and plan.kind != "flag"]
+
     def refitted(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return features of training and test rows, both of this preprocessor, as if it were fitted to the former.
 

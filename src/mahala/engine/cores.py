@@ -8,6 +8,7 @@ import numpy as np
 from mahala.compiled.search.neighbors import nearest, nearest_by_class
 from mahala.compiled.sums.pair_sums import sum_between, sum_within
 from mahala.compiled.sums.softmax_sums import sum_softmax
+from mahala.compiled.sums.vote_sums import VoteSums, drawn_vote_sums, vote_means
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine.edges import EdgeGraph
 from mahala.engine.hinges import RowHinges
@@ -39,6 +40,9 @@ class Cores:
     between = staticmethod(sum_between)
     hinges = RowHinges
     edge_graph = EdgeGraph
+    vote_sums = VoteSums
+    drawn_vote_sums = staticmethod(drawn_vote_sums)
+    vote_means = staticmethod(vote_means)
     arrays = DeviceArrays
     nearest = staticmethod(nearest)
     nearest_by_class = staticmethod(nearest_by_class)

@@ -1,0 +1,254 @@
+"""Encoder: tables and arrays to features in which a linear map sees bends and plateaus of every column."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from mahala.data.columns.values import is_frame
+from mahala.data.preprocessing import TablePreprocessor
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.model_files import ModelFileError, finite_array, header_value
+from mahala.support.validation import is_sparse
+
+# Standardised numbers are cut off here.
+FARTHEST = 10.0
+# More features than this are replaced by the leading directions of the rows.
+MOST_FEATURES, N_DIRECTIONS = 2_000, 256
+
+
+class Encoder:
+    """Convert data frames, or arrays of numbers with gaps, to features of float32.
+
+    A number becomes its standardised value and, for each of `n_bins` bins between quantiles, a feature that rises from
+    0 to 1 within the bin. Flags and categories become 0/1 features, and gaps the median and a mark. Above 2,000
+    features there are no bins, and if that is not enough, the 256 leading directions are the features. Sparse rows stay
+    as they are up to that number.
+
+    Attributes
+    ----------
+    n_features_in : int
+    table : the preprocessor of data frames, or None
+    """
+
+    # A metric of encoded features takes arrays as they are, and not only data frames.
+    takes_arrays = True
+
+    def __init__(self, n_bins: int) -> None:
+        self.n_bins = n_bins
+        self.table: TablePreprocessor | None = None
+        self.n_features_in = 0
+        self._columns: list[str] = []
+        self._arrays: dict[str, FloatArray] = {}
+        self._edges: list[FloatArray | None] = []
+        self._sparse = False
+
+    def fit(self, X: Any, rows: IndexArray, seed: int = 0) -> FloatArray:
+        """Choose the encoding from some rows of a table, by their numbers; return what `plain` gives for these."""
+        self.table, self._sparse = None, is_sparse(X)
+        if is_frame(X):
+            self.table = TablePreprocessor()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the preprocessor says the same of each column
+                plain = self.table.fit_transform(X)[rows]
+            self.n_features_in = self.table.n_features_in_
+            self._columns = self.table.get_feature_names_out().tolist()
+            self._learn_numbers(plain, self.table.numbers())
+        else:
+            self.n_features_in = X.shape[1]
+            self._columns = [f"x{j}" for j in range(X.shape[1])]
+            if self._sparse:
+                if X.shape[1] > MOST_FEATURES:
+                    self._learn_directions(X[rows], seed)
+                return self.plain(X[rows])
+            plain = X[rows]
+            gaps = np.isnan(plain)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
+                self._arrays["medians"] = np.nan_to_num(np.nanmedian(plain, axis=0))
+            self._arrays["marked"] = np.flatnonzero(gaps.any(axis=0)).astype(np.float64)
+            self._columns += [f"x{j:.0f} missing" for j in self._arrays["marked"]]
+            plain = self._filled(plain)
+            self._learn_numbers(plain, list(range(X.shape[1])))
+        if sum(self._counts()) > MOST_FEATURES:
+            self._learn_directions(self._binned(plain), seed)
+        return plain
+
+    def _learn_numbers(self, plain: FloatArray, numeric: list[int]) -> None:
+        """Choose for each column the bins, none for a constant column and one from end to end for a flag."""
+        n, d = plain.shape
+        means, scales = plain.mean(axis=0), plain.std(axis=0)
+        low, high = plain.min(axis=0), plain.max(axis=0)
+        # A deviation that rounding alone makes is none.
+        varies = (high > low) & (scales > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
+        self._arrays |= {"means": means, "scales": np.where(varies, scales, 1.0)}
+        several = np.zeros(d, dtype=bool)
+        several[numeric] = True
+        several &= varies & ((plain != low) & (plain != high)).any(axis=0)
+        with_bins = int(several.sum()) * (self.n_bins + 1) + int((~several).sum()) <= MOST_FEATURES
+        places = np.linspace(0.0, 1.0, self.n_bins + 1)
+        self._edges = []
+        for j in range(d):
+            if not varies[j]:
+                self._edges.append(None)
+            elif not several[j]:
+                self._edges.append(np.array([low[j], high[j]]))
+            else:
+                edges = np.unique(np.quantile(plain[:, j], places)) if with_bins else np.zeros(0)
+                wide = np.diff(edges, prepend=-np.inf) > 1e-12 * max(abs(low[j]), abs(high[j]))
+                self._edges.append(edges[wide] if wide.sum() > 1 else np.zeros(0))
+        self._several = several
+
+    def _learn_directions(self, encoded: Any, seed: int) -> None:
+        from sklearn.utils.extmath import randomized_svd
+
+        center = np.asarray(encoded.mean(axis=0), dtype=np.float64).ravel()
+        shift = center if not is_sparse(encoded) else np.zeros_like(center)
+        k = min(N_DIRECTIONS, *encoded.shape)
+        rows = encoded if is_sparse(encoded) else encoded - shift
+        _, _, directions = randomized_svd(rows, k, random_state=seed)
+        self._arrays |= {"directions": directions.astype(np.float64), "shift": shift}
+
+    def transform(self, X: Any) -> RealArray:
+        """Return the features of a data frame, or of rows as in `fit`, as an array of float32."""
+        return self.encoded(self.plain(X))
+
+    def plain(self, X: Any) -> Any:
+        """Return the columns as numbers, without bins: with gaps filled and categories as 0/1 features."""
+        if self.table is not None:
+            return np.asarray(self.table.transform(X))
+        if X.shape[1] != self.n_features_in:
+            raise ValueError(f"X has {X.shape[1]} features, but the encoder was fitted with {self.n_features_in}")
+        if self._sparse:
+            return self._directed(X) if self.has_directions else np.asarray(as_dense(X), dtype=np.float64)
+        return self._filled(np.asarray(as_dense(X), dtype=np.float64))
+
+    def encoded(self, plain: Any) -> RealArray:
+        """Return the features of what `plain` returned, as an array of float32."""
+        if self._sparse:
+            return np.ascontiguousarray(plain, dtype=np.float32)
+        binned = self._binned(plain)
+        return self._directed(binned).astype(np.float32) if self.has_directions else binned
+
+    def _filled(self, rows: FloatArray) -> FloatArray:
+        gaps = np.isnan(rows)
+        filled = np.where(gaps, self._arrays["medians"], rows)
+        marked = self._arrays["marked"].astype(np.intp)
+        return np.hstack([filled, gaps[:, marked]]) if len(marked) else filled
+
+    def _binned(self, plain: FloatArray) -> RealArray:
+        counts = self._counts()
+        result = np.empty((len(plain), max(sum(counts), 1)), dtype=np.float32)
+        if not sum(counts):
+            result[:] = 0.0
+        at = 0
+        for j, (edges, count) in enumerate(zip(self._edges, counts, strict=True)):
+            if not count:
+                continue
+            values, place = plain[:, j], at
+            if self._several[j]:
+                standard = (values - self._arrays["means"][j]) / self._arrays["scales"][j]
+                result[:, at] = np.clip(standard, -FARTHEST, FARTHEST)
+                place += 1
+            for left, right in zip(edges[:-1], edges[1:], strict=True):  # type: ignore[index]
+                result[:, place] = np.clip((values - left) / (right - left), 0.0, 1.0)
+                place += 1
+            at += count
+        return result
+
+    def _counts(self) -> list[int]:
+        """Return how many features each column becomes, before directions."""
+        if self._sparse:
+            return [1] * self.n_features_in
+        bins = (0 if edges is None else max(len(edges) - 1, 0) for edges in self._edges)
+        return [n + int(several) for n, several in zip(bins, self._several.tolist(), strict=True)]
+
+    def _directed(self, rows: Any) -> FloatArray:
+        directions = self._arrays["directions"]
+        return np.asarray(rows @ directions.T - self._arrays["shift"] @ directions.T)
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether features are directions, each of all columns."""
+        return "directions" in self._arrays
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the features, such as "age" and "age 20 to 30"."""
+        if self.has_directions:
+            return np.array([f"direction {k}" for k in range(len(self._arrays["directions"]))], dtype=object)
+        names: list[str] = []
+        for j, (name, count) in enumerate(zip(self._columns, self._counts(), strict=True)):
+            if self._sparse or (count == 1 and not self._several[j]):
+                names += [name] * count
+            elif count:
+                edges = self._edges[j]
+                ends = zip(edges[:-1], edges[1:], strict=True)  # type: ignore[index]
+                names += [name, *(f"{name} {left:.6g} to {right:.6g} #{k}" for k, (left, right) in enumerate(ends))]
+        return np.array(names or ["nothing"], dtype=object)
+
+    def feature_groups(self) -> dict[str, list[int]]:
+        """Return the numbers of the features that each column of the table became."""
+        if self.has_directions:
+            return {name: [k] for k, name in enumerate(self.get_feature_names_out().tolist())}
+        ends = np.cumsum([0, *self._counts()]).tolist()
+        plain = self.plain_groups()
+        return {name: [f for j in columns for f in range(*ends[j : j + 2])] for name, columns in plain.items()}
+
+    def plain_groups(self) -> dict[str, list[int]]:
+        """Return the numbers of the features of `plain` that each column of the table became."""
+        if self.table is not None:
+            return self.table.feature_groups()
+        groups = {name: [j] for j, name in enumerate(self._columns[: self.n_features_in])}
+        for place, j in enumerate(self._arrays.get("marked", np.zeros(0)).astype(np.intp).tolist()):
+            groups[f"x{j}"].append(self.n_features_in + place)
+        return groups
+
+    def to_parts(self) -> tuple[dict[str, object], dict[str, FloatArray]]:
+        """Return what was fitted as a header and arrays of a model file."""
+        header: dict[str, object] = {"n_bins": self.n_bins, "n_features_in": self.n_features_in}
+        header |= {"columns": self._columns, "sparse": self._sparse}
+        arrays = dict(self._arrays)
+        if self.table is not None:
+            header["table"] = self.table.to_header()
+        if not self._sparse:
+            counts = [-1 if edges is None else len(edges) for edges in self._edges]
+            arrays["edge_counts"] = np.array(counts, dtype=np.float64)
+            arrays["edges"] = np.concatenate([np.zeros(0), *(edges for edges in self._edges if edges is not None)])
+            arrays["several"] = self._several.astype(np.float64)
+        return header, arrays
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
+        """Return the encoder of `to_parts`; raise ModelFileError if it is damaged."""
+        made = cls(header_value(header, "n_bins", int))
+        made.n_features_in = header_value(header, "n_features_in", int)
+        made._columns = header_value(header, "columns", list)
+        made._sparse = header_value(header, "sparse", bool)
+        if "table" in header:
+            made.table = TablePreprocessor.in_header({"preprocessor": header_value(header, "table", dict)})
+        names = [name for name in ("medians", "marked", "means", "scales", "shift") if name in arrays]
+        made._arrays = {name: finite_array(dict(arrays), name, (None,)) for name in names}  # type: ignore[arg-type]
+        if "directions" in arrays:
+            made._arrays["directions"] = finite_array(dict(arrays), "directions", (None, None))  # type: ignore[arg-type]
+        if made._sparse:
+            made._edges = [np.zeros(0)] * made.n_features_in
+            return made
+        counts, edges, several = (
+            finite_array(dict(arrays), name, (None,))  # type: ignore[arg-type]
+            for name in ("edge_counts", "edges", "several")
+        )
+        lengths = np.maximum(counts, 0).astype(np.intp)
+        if len(counts) != len(made._columns) or len(several) != len(counts) or lengths.sum() != len(edges):
+            raise ModelFileError("the edges of an encoder do not fit its columns")
+        parts = np.split(edges, np.cumsum(lengths)[:-1]) if len(lengths) else []
+        made._edges = [None if count < 0 else part for count, part in zip(counts, parts, strict=True)]
+        made._several = several.astype(bool)
+        if len(made._arrays.get("means", ())) != len(counts) or len(made._arrays.get("scales", ())) != len(counts):
+            raise ModelFileError("the means and scales of an encoder do not fit its columns")
+        return made
+
+
+def as_dense(X: Any) -> Any:
+    """Return sparse rows as an array, and others unchanged."""
+    return X.toarray() if is_sparse(X) else X

@@ -1,0 +1,35 @@
+"""The expert of rules: scikit-learn's histogram gradient boosting, fitted on one thread so that it is deterministic."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
+
+from mahala.neighbors.maps import Target
+from mahala.support.arrays import FloatArray, RealArray
+
+N_TREES, RATE, N_LEAVES = 100, 0.08, 15
+# Rows of a leaf, at least, of fewer rows than this and of more.
+FEW_ROWS, LEAF_OF_FEW, LEAF_OF_MANY = 500, 5, 20
+
+
+class Trees:
+    """Boosted trees of some rows."""
+
+    def __init__(self, plain: FloatArray, target: Target, seed: int) -> None:
+        kind: Any = HistGradientBoostingClassifier if target.n_classes else HistGradientBoostingRegressor
+        leaf = LEAF_OF_FEW if len(plain) < FEW_ROWS else LEAF_OF_MANY
+        settings = {"max_iter": N_TREES, "learning_rate": RATE, "max_leaf_nodes": N_LEAVES, "min_samples_leaf": leaf}
+        self._model = kind(**settings, early_stopping=False, random_state=seed)
+        with threadpool_limits(1, user_api="openmp"):
+            self._model.fit(plain, target.y, sample_weight=target.weights)
+
+    def predict(self, plain: FloatArray, n_classes: int) -> RealArray:
+        """Return the numbers in a column, or the probabilities of the classes."""
+        with threadpool_limits(1, user_api="openmp"):
+            if not n_classes:
+                return np.asarray(self._model.predict(plain))[:, np.newaxis]
+            result = np.zeros((len(plain), n_classes))
+            result[:, self._model.classes_] = self._model.predict_proba(plain)
+        return result
