@@ -67,6 +67,7 @@ def test_run_equals_the_papers(labelled, dtype, n_iter, rel):
     assert learner.metric_at(len(L)).matrix == pytest.approx(learner.metric_.matrix)
 
 
+@pytest.mark.filterwarnings("ignore:.* under which all rows are at distance zero")
 @given(triplet_sets(), st.sampled_from([1e-7, 1e-2]))
 def test_objective_of_any_triplets(triplets, v):
     learner = BoostMetric(lam=v, max_iter=15, shrinkage=0).fit(triplets)
@@ -135,6 +136,7 @@ def test_scale_of_x_does_not_matter(labelled):
         assert found.transform(X * factor) == pytest.approx(expected.transform(X), rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.* under which all rows are at distance zero")
 def test_stop_reasons(labelled):
     X, y = labelled
     assert BoostMetric(max_iter=3).fit(X, y).stop_reason_ == "max_iter"

@@ -21,6 +21,7 @@ def labelled_rows(draw):
     return X, y
 
 
+@pytest.mark.filterwarnings("ignore:.* under which all rows are at distance zero")
 @given(labelled_rows(), st.sampled_from([2.0**-140, 1.0, 2.0**140]))
 def test_equals_the_paper(data, scale):
     X, y = data

@@ -279,6 +279,7 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
         assert (type(learner).__name__ in err) if verbose else not err
 
 
+@pytest.mark.filterwarnings("ignore:.* under which all rows are at distance zero")
 @every_batch_learner
 @examples(6)
 @given(case=labelled_rows())

@@ -1,14 +1,16 @@
 """The base class of the learners that fit all the data at once."""
 
+import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
-from mahala.batch.run import Callback, Model, Run, matrix_of
+from mahala.batch.run import Callback, Model, Run, collapses, matrix_of
 from mahala.comparisons import Triplets
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, kept, refuse_chunks
@@ -92,6 +94,10 @@ class BatchLearner(DistanceMixin, Learner):
                         raise
                     reason, interrupt = "interrupted", error
             self._set_model(run.model if interrupt else self._finished(data, run.model))
+            if not interrupt and collapses(self._model, data[0].X if type(data) is tuple else data.X):
+                problem = f"{type(self).__name__} found a metric under which all rows are at distance zero"
+                advice = "check that the labels or comparisons depend on the features, or use another learner"
+                warnings.warn(f"{problem}: {advice}", ConvergenceWarning, stacklevel=4)
             self.objectives_ = np.array(run.objectives)
             self.objective_ = run.objectives[-1]
             self.n_iter_ = len(run.objectives)
@@ -280,7 +286,10 @@ class WeightedLearner(BatchLearner):
 
 
 def dense_rows(X: Any) -> RealArray:
-    """Return dense rows with zeros for features too small to learn from, float32 if their squares do not overflow."""
+    """Return dense rows with zeros for features without variance, float32 if the squares do not overflow.
+
+    Those have none whose values are too small, or differ by rounding only.
+    """
     if is_sparse(X):
         advice = "reduce its columns first, for instance with TruncatedSVD"
         check_room(8.0 * X.shape[0] * X.shape[1], None, f"X of shape {X.shape} as a dense array", advice)
@@ -288,9 +297,11 @@ def dense_rows(X: Any) -> RealArray:
     X = kept(X)
     low, high = extremes(X)
     largest = np.maximum(high.astype(np.float64), -low.astype(np.float64))
-    tiny = (largest < SMALLEST_VALUE) & (largest > 0.0)
-    if tiny.any():
-        X = np.where(tiny, X.dtype.type(0), X)
+    extent = high.astype(np.float64) - low
+    varies = (largest >= SMALLEST_VALUE) & (extent > 4.0 * np.finfo(np.result_type(X.dtype, np.float32)).eps * largest)
+    if (largest[~varies] > 0.0).any():
+        X = np.where(varies, X, X.dtype.type(0))
+    largest = np.where(varies, largest, 0.0)
     fits = (largest == 0.0) | ((largest > FLOAT32_RANGE[0]) & (largest < FLOAT32_RANGE[1]))
     dtype = np.float32 if X.dtype == np.float32 and fits.all() else np.float64
     return apply_to_rows(lambda rows: np.ascontiguousarray(rows, dtype=dtype), X, X.shape[1], dtype)  # type: ignore[no-any-return]

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from mahala.compiled.threads import transposed_product
+from mahala.engine.inputs import computed
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import FloatArray, RealArray, row_blocks
 from mahala.support.contexts import out_of_time
 from mahala.support.parameters import Count, NonNegative
+from mahala.support.validation import to_numpy
 
 # What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs. If it
 # is mixed with the identity, "weights" has the weights of both.
@@ -95,6 +98,20 @@ def check_n_components(n_components: float | None, most: int, what: str) -> None
     """Raise ValueError if there are to be more components than `most`, the number of `what`."""
     if n_components is not None and n_components > most:
         raise ValueError(f"n_components must be at most {most}, {what}, got {n_components}")
+
+
+def collapses(model: Model, X: Any) -> bool:
+    """Return whether there are rows that differ, and all of them are at distance zero."""
+    if "weights" in model and model["weights"][1] > 0.0:
+        return False
+    differ = False
+    A, first = model[next(key for key in ("w", "M", "L") if key in model)], to_numpy(computed(X[:1]))
+    for block in row_blocks(*X.shape):  # of which the first one usually decides
+        differences = to_numpy(computed(X[block])) - first
+        if np.any(differences * A if A.ndim == 1 else differences @ A.T):
+            return False
+        differ = differ or bool(differences.any())
+    return differ
 
 
 def matrix_of(model: Model) -> FloatArray:
