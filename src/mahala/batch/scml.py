@@ -11,7 +11,7 @@ from mahala.batch.descent import descend
 from mahala.batch.lda import discriminants
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import edges_of_triplets, label_triplets
-from mahala.batch.whitening import check_varies, constant, covariances
+from mahala.batch.whitening import check_varies, constant, covariances, major_features
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, transposed_product
@@ -139,7 +139,7 @@ class SCML(IterationParams, BatchLearner):
             raise ValueError("bases must be 'triplet_diffs' or an array with triplets: 'lda' needs class labels")
         if self.bases == "triplet_diffs" or codes is None:
             return _triplet_differences(triplets, n_bases, self._rng)
-        return _local_discriminants(triplets.X, codes, n_bases, self._rng)
+        return _local_discriminants(major_features(triplets.X), codes, n_bases, self._rng)
 
 
 class _Problem:
@@ -153,16 +153,19 @@ class _Problem:
         ends = triplets.anchor, triplets.positive, triplets.negative
         self._left, self._right, self._near, self._far = edges_of_triplets(len(triplets.X), *ends)
         self._X, self._bases, self._beta = triplets.X, bases, beta
+        # The descent is over weights times the squared length of the rows along their bases, whose scale is the same.
+        lengths = np.square(product(triplets.X, bases.T)).sum(axis=0)
+        self._unit = np.divide(1.0, lengths, out=np.ones(len(bases)), where=lengths > 0.0)
 
     def solve(self, start: FloatArray, run: Run, scale: float, *, max_iter: int, tol: float) -> str:
         """Lower the objective with smoothed hinges, which come nearer to the plain ones; return the stop reason."""
-        weights = start
+        weights = start / self._unit
 
         def to_model(variables: FloatArray) -> Model:
             nonlocal weights
             weights = variables
             used = variables > 0.0
-            bases, active = self._bases[used], variables[used] / scale
+            bases, active = self._bases[used], (variables * self._unit)[used] / scale
             return {"L": _map(bases, active), "bases": bases, "basis_weights": active}
 
         for self._smoothing in SMOOTHINGS:
@@ -177,8 +180,9 @@ class _Problem:
                 return "converged"
         return "precision"
 
-    def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
+    def __call__(self, variables: FloatArray) -> tuple[float, FloatArray]:
         """Return the smoothed objective and its gradient; the plain one is kept."""
+        weights = variables * self._unit
         used = weights > 0.0
         L = _map(self._bases[used], weights[used])
         squared = squared_distances(product(self._X, L.T), self._left, self._right)
@@ -195,7 +199,7 @@ class _Problem:
         self._value = float(hinges.sum()) / n + penalty
         width = self._smoothing
         rounded = np.where(hinges < width, hinges**2 / (2.0 * width), hinges - width / 2.0)
-        return float(rounded.sum()) / n + penalty, gradient + self._beta
+        return float(rounded.sum()) / n + penalty, (gradient + self._beta) * self._unit
 
 
 def _map(bases: FloatArray, weights: FloatArray) -> FloatArray:
