@@ -12,7 +12,7 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.run import Model, Run, check_n_components
-from mahala.batch.whitening import Coordinates
+from mahala.batch.whitening import Coordinates, major_features
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
@@ -106,7 +106,7 @@ def first_components(
     else:
         L = np.empty((0, d))
         if init == "lda" and codes is not None:
-            L = _directions(LDA(), X, codes)[:m]
+            L = _directions(LDA(), major_features(X), codes)[:m]
         if len(L) < m:
             L = np.vstack([L, _directions(PCA(min(m - len(L), *X.shape), random_state=0), X, codes)])
         if len(L) < m:  # fewer rows than directions
@@ -117,19 +117,22 @@ def first_components(
 def first_variables(
     coordinates: Coordinates, init: Init, n_components: int | None, codes: Any, rng: Generator, warm: Model | None
 ) -> tuple[RealArray, bool]:
-    """Return the first L' or a' of the coordinates, and whether its scale is that of a model rather than arbitrary."""
+    """Return the first L' or a' of the coordinates, and whether its scale is that of a model rather than arbitrary.
+
+    Constant features start, and therefore stay, at zero.
+    """
     X, inverse = coordinates.X, coordinates.inverse
     scaled = isinstance(init, MahalanobisMetric) or warm is not None
     if not coordinates.diagonal:
         L = first_components(init, n_components, X, codes, rng, warm)
-        return (L @ inverse if scaled else L), scaled
+        return (L @ inverse if scaled else L * inverse.any(axis=1)), scaled
     if warm is not None:
         return np.sqrt(warm["w"]).astype(X.dtype) * inverse, True
     if isinstance(init, MahalanobisMetric):
         weights = init.in_features(X.shape[1], "init").matrix.diagonal()
         return (np.maximum(weights, 0.0) ** 0.5).astype(X.dtype) * inverse, True
     first = rng.uniform(0.5, 1.5, size=X.shape[1]) if init == "random" else np.ones(X.shape[1])
-    return first.astype(X.dtype), False
+    return (first * (inverse > 0.0)).astype(X.dtype), False
 
 
 def _directions(learner: BatchLearner, X: Any, codes: IndexArray | None) -> FloatArray:

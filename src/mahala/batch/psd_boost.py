@@ -8,6 +8,8 @@ from scipy.optimize import linprog
 
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletEdges, TripletLearner
+from mahala.batch.whitening import check_varies, major_directions
+from mahala.engine.moments import rows_times
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, NonNegative, Where, is_number
 
@@ -25,8 +27,9 @@ class PSDBoost(IterationParams, TripletLearner):
 
     Over M ⪰ 0 with tr M = 1, for n triplets r = (i, j, k) in which x_i is to be nearer to x_j than to x_k, PSDBoost
     minimises C Σ_r [ρ - ρ_r]₊ - ρ, with ρ_r the squared distance of x_i and x_k less that of x_i and x_j, and
-    C = 1 / (nu·n). With the best ρ that is the negative mean of the smallest share `nu` of the margins ρ_r. Memory
-    grows with (triplets) × (iterations).
+    C = 1 / (nu·n). With the best ρ that is the negative mean of the smallest share `nu` of the margins ρ_r. Directions
+    in which rows hardly differ, with variances below 1e-5 of a typical feature's, have weight zero. Memory grows with
+    (triplets) × (iterations).
 
     Parameters
     ----------
@@ -70,7 +73,10 @@ class PSDBoost(IterationParams, TripletLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         data = self._triplets(data)
-        edges = TripletEdges(data)
+        check_varies(data.X)
+        # Where no metric puts the worst triplets in order, the best would be one under which all rows are equal.
+        span = major_directions(data.X)
+        edges = TripletEdges(data.over(rows_times(data.X, span.astype(data.X.dtype))))
         n_worst = max(1.0, self.nu * len(data))  # a share of one triplet has the margin of that triplet
 
         directions: FloatArray = np.empty((0, edges.X.shape[1]))
@@ -82,7 +88,7 @@ class PSDBoost(IterationParams, TripletLearner):
 
         def model() -> Model:
             used, gap = w > 0.0, max(0.0, (bound - margin) * edges.scale)
-            return {"L": np.sqrt(w[used])[:, None] * directions[used], "gap": np.array([gap])}
+            return {"L": np.sqrt(w[used])[:, None] * directions[used] @ span.T, "gap": np.array([gap])}
 
         def add(new: FloatArray) -> bool:
             """Add directions; return whether the linear program finds weights that are not worse."""
@@ -100,7 +106,8 @@ class PSDBoost(IterationParams, TripletLearner):
 
         warm = self._warm_model()
         if warm is not None:
-            add(warm["L"] / np.linalg.norm(warm["L"], axis=1, keepdims=True))
+            L = warm["L"] @ span
+            add(L / np.linalg.norm(L, axis=1, keepdims=True))
         reason = "max_iter"
         for _ in range(self.max_iter):
             direction, its_gains = edges.leading_direction(u)

@@ -66,9 +66,10 @@ class Simba(IterationParams, BatchLearner):
     def _learn(self, data: Any, run: Run) -> str:
         codes = data.codes
         rows = rows_in_shared_classes(codes)
-        # Centred, and divided by the root mean square of the features' standard deviations.
+        # Centred, and divided by the root mean square of the standard deviations of the features that vary.
         X, largest = divided_by_largest(data.X)
-        deviation = float(np.sqrt(X.var(axis=0, dtype=np.float64).mean())) or 1.0
+        variances = X.var(axis=0, dtype=np.float64)
+        deviation = float(np.sqrt(variances.sum() / max(1, np.count_nonzero(variances)))) or 1.0
         X -= X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         X /= X.dtype.type(deviation)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))

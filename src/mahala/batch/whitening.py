@@ -21,6 +21,8 @@ _EPS = float(np.finfo(np.float64).eps)
 RIDGE = 1e-2
 # A smaller variance of standardised rows is rounding.
 _SAME = 1e-10
+# A variance of less than this share of a typical feature's is minor where the units of the features matter.
+MINOR = 1e-5
 # Features with a smaller range count as constant, because their weights could overflow.
 SMALLEST_RANGE = 1e-80
 
@@ -110,6 +112,37 @@ def check_varies(X: Any) -> None:
         raise ValueError("X must have rows that differ, but all its rows are equal")
 
 
+def smallest_variance(X: Any) -> tuple[float, FloatArray]:
+    """Return the smallest variance that is not minor in the units of the features, and those of the features.
+
+    It is a share of one that at least half of the varying features have: a single feature of huge values is no measure.
+    """
+    variances = computed(X.var(axis=0, dtype=np.float64))
+    varying = variances[variances > 0.0]
+    return (MINOR * float(np.quantile(varying, 0.5, method="lower")) if len(varying) else 0.0), variances
+
+
+def major_features(X: Any) -> Any:
+    """Return the rows with zeros for features of minor variance.
+
+    Directions of length 1 that separate classes would lie along them, and all rows would be nearly equal there.
+    """
+    least, variances = smallest_variance(X)
+    return X * (variances >= least)
+
+
+def major_directions(X: Any) -> FloatArray:
+    """Return orthonormal columns: the principal directions without those of minor variance."""
+    n, d = X.shape
+    mean, (least, _) = computed(X.mean(axis=0, dtype=np.float64)), smallest_variance(X)
+    if n < d:  # all rows are smaller than a d × d matrix
+        _, lengths, axes = np.linalg.svd(computed(X) - mean, full_matrices=False)
+        variances, V = np.square(lengths) / n, axes.T
+    else:
+        variances, V = np.linalg.eigh(scatter(X, np.zeros(n, dtype=np.intp), mean[None]) / n)
+    return np.asarray(V[:, variances > max(least, max(n, d) * _EPS * variances.max())])
+
+
 def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
     """Return X with each feature shifted and divided to lie between 0 and 1, and the divisors, infinite if constant."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
@@ -192,7 +225,7 @@ def pair_coordinates(
     """
     dtype = scaled.dtype
     values, vectors = (within.diagonal(), None) if diagonal else np.linalg.eigh(within)
-    unit = float(values.mean())
+    unit = float(values.sum()) / max(1, int(np.count_nonzero(factors)))
     roots = np.sqrt(np.maximum(values / unit, floor)) if unit > 0.0 else np.ones(len(values))
     back = np.divide(1.0, factors, out=np.zeros(len(factors)), where=factors > 0.0)
     if vectors is None:
