@@ -72,13 +72,44 @@ def test_drop(tmp_path):
         (["12345678901234567890", "1", "2"], ["12345678901234567890", "1", "2"]),
         (["1_0", "10", "3"], ["1_0", "10", "3"]),
         (["none", "mild", "inflated"], ["none", "mild", "inflated"]),
+        (["1.1", "1.10", "2.5"], ["1.1", "1.10", "2.5"]),
+        (["2", "2.0", "3"], ["2", "2.0", "3"]),
+        (["1,000", "1000", "7"], ["1,000", "1000", "7"]),
+        (["1,001", "1001", "7"], ["1,001", "1001", "7"]),
+        (["+1", "1", "-1"], ["+1", "1", "-1"]),
+        (["-0", "0", "1"], ["-0", "0", "1"]),
+        (["true", "TRUE", "false"], ["true", "TRUE", "false"]),
+        (["1.10", "1.20", "2.00"], [1.1, 1.2, 2.0]),
+        (["1.5", "2.0", "2.25"], [1.5, 2.0, 2.25]),
+        (["0.1", "0.10000000000000000001", "2.5"], ["0.1", "0.10000000000000000001", "2.5"]),
+        (["9007199254740992", "9007199254740993", "1"], [9007199254740992, 9007199254740993, 1]),
+        (["9" * 5000, "8" * 400, "1"], ["9" * 5000, "8" * 400, "1"]),
     ],
 )
 def test_labels_of_any_kind(tmp_path, cells, labels):
-    path = written(tmp_path, "x,y\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells)))
+    path = written(tmp_path, "x,y\n" + "".join(f'{i},"{cell}"\n' for i, cell in enumerate(cells)))
     result = read_table(path, label="y").labels
     assert result.tolist() == labels
     assert [type(value) for value in result.tolist()] == [type(value) for value in labels]
+
+
+def test_labels_that_are_written_in_different_ways_are_listed(tmp_path):
+    def read(cells):
+        path = written(tmp_path, "x,y\n" + "".join(f"{i}.5,{cell}\n" for i, cell in enumerate(cells)))
+        table = read_table(path, label="y")
+        return table.labels, [done for name, done in table.columns if name == "y"]
+
+    labels, notes = read(["1.1", "1.10", "2", "2.0", "3"])
+    assert len(set(labels)) == 5
+    text = "text, because its values are written in different ways; different classes are"
+    assert notes == [f"label; {text} '1.1' and '1.10', '2' and '2.0'"]
+    labels, notes = read([f"{i / 10}" for i in range(100)] + ["1.10"])
+    assert labels.dtype == np.float64
+    assert notes == ["label; a number may be written in different ways: '1.1' and '1.10'"]
+    labels, notes = read(["a", " a", "b"])
+    assert labels.tolist() == ["a", "a", "b"]
+    assert notes == ["label; spaces around labels are left out: ' a' and 'a'"]
+    assert read(["a", " b", "NA"])[1] == ["label; 1 row without it left out"]
 
 
 def test_features_of_a_model(tmp_path):

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed, read_arrays
-from mahala.data.columns.cells import MISSING, Decimal, cell_values, decimal_marks, form_of
+from mahala.data.columns.cells import Decimal
 from mahala.data.columns.frames import CSV, FRAMES, Frame, read_frame
-from mahala.data.columns.values import distinct
+from mahala.data.labels import label_column, label_values, spaces_left_out
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable
@@ -175,14 +175,15 @@ def _from_frame(
     labels, data, rows = None, frame.data, None
     given = preprocessor is not None or features is not None
     if label is not None:
-        column, present = _label_column(data[label])
+        column, present = label_column(data[label])
         if not given and not present.all():
             n_gaps = int((~present).sum())
             if n_gaps == len(present):
                 raise ValueError(f"{path}: the label column {label!r} is empty")
             notes.append((label, f"label; {n_gaps:,} row{'s' if n_gaps > 1 else ''} without it left out"))
             data, column, rows = data.filter(present), column.filter(present), np.flatnonzero(present)
-        labels = _labels(column, decimal or frame.decimal)
+        labels, remarks = label_values(column, decimal or frame.decimal)
+        notes += [(label, f"label; {remark}") for remark in (*spaces_left_out(data[label]), *remarks)]
     if preprocessor is not None:
         preprocessor = preprocessor if decimal is None else preprocessor.with_decimal(decimal)
         X = _named(path, preprocessor.transform, data)
@@ -199,7 +200,8 @@ def _from_frame(
     made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
     made._otherwise = frame.decimal  # type: ignore[misc]  # of this instance
     X = _named(path, made.fit_transform, data.select(used))
-    values = {given: _labels(data[name], decimal or frame.decimal) for given, name in zip(extra, others, strict=True)}
+    mark = decimal or frame.decimal
+    values = {given: label_values(data[name], mark)[0] for given, name in zip(extra, others, strict=True)}
     return Table(X, labels, tuple(made.get_feature_names_out()), made, (*notes, *made.columns_), rows, values)
 
 
@@ -231,38 +233,6 @@ def _several_columns(given: Sequence[str], argument: str, frame: Frame, path: st
         parts = [text] if text in frame.data.columns else [part.strip() for part in text.split(",") if part.strip()]
         result += [_one_column(part, argument, frame, path, problems) for part in parts or [text]]
     return result
-
-
-def _label_column(series: Any) -> tuple[Any, NDArray[np.bool_]]:
-    """Return a column of labels, without spaces around text, and which rows have one."""
-    if series.dtype.is_float():
-        return series, series.is_finite().fill_null(False).to_numpy()
-    if series.dtype.is_integer() or str(series.dtype) == "Boolean":
-        return series, series.is_not_null().to_numpy()
-    texts = series.cast(str).str.strip_chars()
-    # A class may be called "None", "-", "--" or ".", unlike a number.
-    return texts, (~texts.is_in(list(MISSING - {"None", "-", "--", "."}))).fill_null(False).to_numpy()
-
-
-def _labels(series: Any, decimal: Decimal) -> NDArray[Any]:
-    """Return labels as they are: booleans, integers, other numbers, or text; what is missing is the text ""."""
-    if str(series.dtype) != "String":
-        if series.null_count() == 0:
-            return np.asarray(series.to_numpy())
-        series = series.cast(str)
-    texts, codes = distinct(series.fill_null(""))
-    marks = decimal_marks(texts)
-    labels: NDArray[Any] = cell_values(texts, "number", next(iter(marks)) if len(marks) == 1 else decimal)
-    if form_of(texts, "flag") is not None:
-        labels = np.array([text.lower() == "true" for text in texts])
-    elif np.isnan(labels).any():
-        labels = np.array(texts, dtype=object)
-    elif all(text.lstrip("+-").isdecimal() for text in texts):
-        # 007 is a name, not a number; so is an integer of more than 64 bits.
-        integers = [int(text) for text in texts]
-        plain = list(map(str, integers)) == texts and -(2**63) <= min(integers) <= max(integers) < 2**63
-        labels = np.array(integers, dtype=np.int64) if plain else np.array(texts, dtype=object)
-    return labels[codes - 1]
 
 
 def unknown_column(name: str, path: str, columns: Iterable[str]) -> str:
