@@ -52,6 +52,16 @@ def test_no_other_minimiser_goes_lower_from_there(curve):
     assert minimize(objective, nearby, method="CG", options={"maxiter": 10}).fun > objective(L.ravel()) - 1e-6
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_float32_end_where_the_same_rows_of_float64_do(seed, scale):
+    rng = np.random.default_rng(seed)
+    X = (scale * rng.normal(size=(100, 20))).astype(np.float32)
+    y = np.sin(X @ rng.normal(size=20) / scale)
+    one, other = (MLKR(n_components=2, random_state=0).fit(X.astype(kind), y) for kind in (np.float32, np.float64))
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-6)
+
+
 def test_it_finds_the_direction():
     X = np.random.default_rng(0).normal(size=(300, 4))
     y = np.sin(X @ [1.0, 1.0, 0.0, 0.0])
