@@ -290,6 +290,22 @@ def test_the_preprocessor_of_a_table_reads_further_tables(tmp_path):
     assert other.feature_names == table.feature_names
 
 
+def test_a_number_never_means_another_column_in_silence(tmp_path):
+    named = written(tmp_path, "0,1,2\n1.5,2.5,7\n2.5,0.5,8\n3,1,7\n")
+    table = read_table(named, label="2")
+    assert table.labels.tolist() == [7, 8, 7]
+    assert table.columns[0] == ("t.csv", "the first line is read as names, not as values: 0, 1, 2")
+    unnamed = written(tmp_path, "1.5,7,2\n2.5,8,3\n3,7,5\n")
+    assert read_table(unnamed, label="2").labels.tolist() == [7, 8, 7]
+    either = written(tmp_path, "0,1,2\n1,0,2\n0,1,0\n")
+    words = "label is '2', which may be a name or a number, because the first line of .* or give 'column 2'"
+    with pytest.raises(ValueError, match=words):
+        read_table(either, label="2")
+    with pytest.raises(ValueError, match="drop is '1', which may be a name or a number"):
+        read_table(either, drop=["1"])
+    assert read_table(either, label="column 2").labels.tolist() == [1, 0, 1]
+
+
 def test_rows_without_a_label_are_left_out(tmp_path):
     path = written(tmp_path, "a,b\n1,x\n2,\n3,x\n4,-\n5,NA\n")
     table = read_table(path, label="b")

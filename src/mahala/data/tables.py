@@ -218,9 +218,14 @@ def _one_column(name: str, argument: str, frame: Frame, path: str, problems: lis
     names = frame.data.columns
     if name in names:
         return name
-    if not frame.named and name.isdigit() and f"column {int(name)}" in names:
-        return f"column {int(name)}"
-    problems.append(f"{argument} names the column {name!r}, {unknown_column(name, path, names)}")
+    numbered = f"column {name}"
+    if frame.named is False and numbered in names:
+        return numbered
+    problem = f"{argument} names the column {name!r}, {unknown_column(name, path, names)}"
+    if frame.named is None and name.isdecimal():
+        why = f"the first line of {path} may be column names or values: put a line of other names above it"
+        problem = f"{argument} is {name!r}, which may be a name or a number, because {why}, or give {numbered!r}"
+    problems.append(problem)
     return name
 
 

@@ -31,6 +31,20 @@ def frame_of(tmp_path, text, encoding="utf-8", name="t.csv"):
         ("2024-01-01,x\n2024-01-02,y\n", False),
         ("5,6,yes\n7,9,no\n", False),
         ("2020,Ford\n2021,Opel\n", False),
+        ("0,1,2\n1.5,2.5,0\n", True),
+        ("0,1,2\n3,0,1\n4,1,1\n", True),
+        ("0,1\na,2\n", True),
+        (",0,1\n0,1.5,2.5\n", True),
+        ("y,0,1\na,1.5,1\n", True),
+        ("1,2,3\n4,5,6\n", False),
+        ("1,2\n3,4\n", False),
+        ("a,1,2\nb,3,4\n", False),
+        ("M,0,1\nF,0.5,1\nM,1,1\n", False),
+        ("0,1,2,3\n1,0,0,3\n0,1,2,1\n5,6,2,2\n", True),
+        ("0\n1\n", False),
+        ("1,3\n2,2\n", False),
+        ("5" * 5000 + ",1\n2,2\n", False),
+        ("M,0,4\nF,1,0\n", False),
     ],
 )
 def test_names_or_values(tmp_path, text, named):
@@ -41,6 +55,13 @@ def test_names_or_values(tmp_path, text, named):
         assert table.data.columns[0] == "column 1"
         note = f"no line of column names: the columns are called column 1 to column {table.data.width}"
         assert table.notes == (note,)
+
+
+@pytest.mark.parametrize("text", ["0,1\n1,1\n0,0\n", "0,1,2\n2,0,1\n0,1,2\n", "a,0,1\nb,0,1\nc,1,1\n"])
+def test_a_first_line_that_may_be_names_or_values(tmp_path, text):
+    table = frame_of(tmp_path, text)
+    assert (table.named, len(table.data)) == (None, 3)
+    assert table.notes[0].startswith("the first line is read as values, not as names: the columns are called column 1")
 
 
 def test_names_that_are_missing_or_there_twice(tmp_path):

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 from mahala.data.array_files import open_data
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
     data: Any
     notes: tuple[str, ...] = ()
     decimal: Decimal = "."
-    named: bool = True  # whether the file has column names
+    named: bool | None = True  # whether the file has column names; None if its first line, 0,1,..., may also be values
 
 
 def read_frame(path: str, suffix: str) -> Frame:
@@ -113,9 +113,12 @@ def _read_csv(path: str) -> Frame:
     if named:
         frame = frame.slice(1)
         names = [name.strip() for name in head[0][:width]]
+        if width < 4 and all(map(str.isdecimal, names)):
+            notes.append(f"the first line is read as names, not as values: {', '.join(names)}")
     else:
         names = [""] * width
-        notes.append(f"no line of column names: the columns are called column 1 to column {width}")
+        missing = "no line of column names" if named is False else "the first line is read as values, not as names"
+        notes.append(f"{missing}: the columns are called column 1 to column {width}")
     if len(frame) == 0:
         raise ValueError(f"{path} has column names, but no rows")
     frame.columns = _different(names, notes if named else [])
@@ -217,32 +220,43 @@ def _head(path: str, source: str | bytes) -> tuple[list[list[str]], str]:
     return heads[best], best if heads[best] and len(heads[best][0]) > 1 else ","
 
 
-def _has_names(head: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first record holds names, not values."""
+def _has_names(head: Sequence[Sequence[str]]) -> bool | None:
+    """Return whether the first record holds names, not values; None if it may hold either."""
     first = [text.strip() for text in head[0]]
     numeric = [text for text in first if number(text) is not None or number(text, ",") is not None]
     if not numeric and any(day_number(text, ISO) is not None for text in first):
         return False
+    later = [[text.strip() for text in row] for row in head[1:] if len(row) == len(first)]
+    # Values of the first line are found again below.
+    again = [any(row[place] == text for row in later) for place, text in enumerate(first)]
     if not numeric:
-        # Text alone may be values: then those of the first line are found again below.
-        below = [set() for _ in first] if len(head) < 20 else [set(column) for column in zip_longest(*head[1:])]
-        again = [text in {str(cell).strip() for cell in cells} for text, cells in zip(first, below, strict=False)]
-        return not all(again) and any(text not in MISSING for text in first)
+        return not (all(again) and len(head) >= 20) and any(text not in MISSING for text in first)
     if any(text in MISSING for text in first if text):
         return False
-    whole = [int(text) for text in numeric if text.isdigit()]
-    if len(whole) < len(numeric) or (len(whole) == len(first) and (len(first) < 4 or whole[0] not in (0, 1))):
+    whole = [int(text) for text in numeric if _is_whole(text)]
+    n, n_words = len(whole), len([text for text in first if text and text not in numeric])
+    if n < len(numeric):
         return False
-    # Names that are numbers: 0, 1, 2, ..., or years above what is not a year.
-    in_turn = len(whole) > 2 and whole == list(range(whole[0], whole[0] + len(whole)))
-    years = all(map(_is_year, numeric)) and len(set(whole)) == len(whole) < len(first)
-    places = [place for place, text in enumerate(first) if text in numeric]
-    later = [row[place].strip() for row in head[1:6] if len(row) == len(first) for place in places]
-    return in_turn or (years and bool(later) and not all(map(_is_year, later)))
+    below = [[text for text, name in zip(row, first, strict=True) if name in numeric] for row in later]
+    in_turn = n > 1 and whole == list(range(whole[0], whole[0] + n))
+    if in_turn and (whole[0] == 0 or (n > 2 if n_words else n > 3 and whole[0] == 1)):
+        if any(found and text not in numeric for text, found in zip(first, again, strict=True) if text):
+            return False
+        # Names in turn differ from what is below in kind, or in being such numbers.
+        alike = bool(below) and all(_is_whole(text) for row in below for text in row)
+        permuted = all(sorted(row) == sorted(numeric) for row in below)
+        return None if alike and (n < 3 if n_words else all(again) and (n < 4 or permuted)) else True
+    # Names that are years above what is not a year.
+    years = all(map(_is_year, numeric)) and len(set(whole)) == n < len(first)
+    return years and bool(below) and not all(_is_year(text) for row in below[:5] for text in row)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isdecimal() and len(text) < 16
 
 
 def _is_year(text: str) -> bool:
-    return text.isdigit() and 1900 <= int(text) <= 2100
+    return text.isdecimal() and len(text) == 4 and 1900 <= int(text) <= 2100
 
 
 def _different(names: list[str], notes: list[str]) -> list[str]:
