@@ -2,14 +2,15 @@
 
 import warnings
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from mahala.data.columns.values import is_frame
 from mahala.data.preprocessing import TablePreprocessor
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.model_files import ModelFileError, finite_array, header_value
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
+from mahala.support.model_files import ModelFileError, array_value, finite, header_value
 from mahala.support.validation import is_sparse
 
 # Standardised numbers are cut off here.
@@ -61,7 +62,7 @@ class Encoder:
             if self._sparse:
                 if X.shape[1] > MOST_FEATURES:
                     self._learn_directions(X[rows], seed)
-                return self.plain(X[rows])
+                return np.asarray(self.plain(X[rows]))
             plain = X[rows]
             gaps = np.isnan(plain)
             with warnings.catch_warnings():
@@ -73,13 +74,13 @@ class Encoder:
             self._learn_numbers(plain, list(range(X.shape[1])))
         if sum(self._counts()) > MOST_FEATURES:
             self._learn_directions(self._binned(plain), seed)
-        return plain
+        return np.asarray(plain)
 
     def _learn_numbers(self, plain: FloatArray, numeric: list[int]) -> None:
         """Choose for each column the bins, none for a constant column and one from end to end for a flag."""
-        n, d = plain.shape
-        means, scales = plain.mean(axis=0), plain.std(axis=0)
-        low, high = plain.min(axis=0), plain.max(axis=0)
+        d = plain.shape[1]
+        in_order = np.sort(plain, axis=0)  # so that sums do not depend on the order of rows
+        means, scales, low, high = in_order.mean(axis=0), in_order.std(axis=0), in_order[0], in_order[-1]
         # A deviation that rounding alone makes is none.
         varies = (high > low) & (scales > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
         self._arrays |= {"means": means, "scales": np.where(varies, scales, 1.0)}
@@ -95,7 +96,7 @@ class Encoder:
             elif not several[j]:
                 self._edges.append(np.array([low[j], high[j]]))
             else:
-                edges = np.unique(np.quantile(plain[:, j], places)) if with_bins else np.zeros(0)
+                edges = np.unique(np.quantile(in_order[:, j], places)) if with_bins else np.zeros(0)
                 wide = np.diff(edges, prepend=-np.inf) > 1e-12 * max(abs(low[j]), abs(high[j]))
                 self._edges.append(edges[wide] if wide.sum() > 1 else np.zeros(0))
         self._several = several
@@ -151,7 +152,7 @@ class Encoder:
                 standard = (values - self._arrays["means"][j]) / self._arrays["scales"][j]
                 result[:, at] = np.clip(standard, -FARTHEST, FARTHEST)
                 place += 1
-            for left, right in zip(edges[:-1], edges[1:], strict=True):  # type: ignore[index]
+            for left, right in pairwise(edges if edges is not None else ()):
                 result[:, place] = np.clip((values - left) / (right - left), 0.0, 1.0)
                 place += 1
             at += count
@@ -169,6 +170,13 @@ class Encoder:
         return np.asarray(rows @ directions.T - self._arrays["shift"] @ directions.T)
 
     @property
+    def n_plain(self) -> int:
+        """The number of columns of what `plain` returns."""
+        if self._sparse:
+            return len(self._arrays["directions"]) if self.has_directions else self.n_features_in
+        return len(self._columns)
+
+    @property
     def has_directions(self) -> bool:
         """Whether features are directions, each of all columns."""
         return "directions" in self._arrays
@@ -183,8 +191,8 @@ class Encoder:
                 names += [name] * count
             elif count:
                 edges = self._edges[j]
-                ends = zip(edges[:-1], edges[1:], strict=True)  # type: ignore[index]
-                names += [name, *(f"{name} {left:.6g} to {right:.6g} #{k}" for k, (left, right) in enumerate(ends))]
+                ends = enumerate(pairwise(edges if edges is not None else ()))
+                names += [name, *(f"{name} {left:.6g} to {right:.6g} #{k}" for k, (left, right) in ends)]
         return np.array(names or ["nothing"], dtype=object)
 
     def feature_groups(self) -> dict[str, list[int]]:
@@ -204,11 +212,18 @@ class Encoder:
             groups[f"x{j}"].append(self.n_features_in + place)
         return groups
 
-    def to_parts(self) -> tuple[dict[str, object], dict[str, FloatArray]]:
+    @property
+    def columns_(self) -> list[tuple[str, str]]:
+        """Pairs of the name of each column and what was done to it before numbers got bins."""
+        if self.table is not None:
+            return self.table.columns_
+        return [(name, "number") for name in self._columns[: self.n_features_in]]
+
+    def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return what was fitted as a header and arrays of a model file."""
         header: dict[str, object] = {"n_bins": self.n_bins, "n_features_in": self.n_features_in}
         header |= {"columns": self._columns, "sparse": self._sparse}
-        arrays = dict(self._arrays)
+        arrays: Arrays = dict(self._arrays)
         if self.table is not None:
             header["table"] = self.table.to_header()
         if not self._sparse:
@@ -219,7 +234,7 @@ class Encoder:
         return header, arrays
 
     @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
+    def from_parts(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the encoder of `to_parts`; raise ModelFileError if it is damaged."""
         made = cls(header_value(header, "n_bins", int))
         made.n_features_in = header_value(header, "n_features_in", int)
@@ -228,15 +243,16 @@ class Encoder:
         if "table" in header:
             made.table = TablePreprocessor.in_header({"preprocessor": header_value(header, "table", dict)})
         names = [name for name in ("medians", "marked", "means", "scales", "shift") if name in arrays]
-        made._arrays = {name: finite_array(dict(arrays), name, (None,)) for name in names}  # type: ignore[arg-type]
+        made._arrays = {name: finite(array_value(arrays, name, np.float64, (None,)), name) for name in names}
         if "directions" in arrays:
-            made._arrays["directions"] = finite_array(dict(arrays), "directions", (None, None))  # type: ignore[arg-type]
+            made._arrays["directions"] = finite(
+                array_value(arrays, "directions", np.float64, (None, None)), "directions"
+            )
         if made._sparse:
             made._edges = [np.zeros(0)] * made.n_features_in
             return made
         counts, edges, several = (
-            finite_array(dict(arrays), name, (None,))  # type: ignore[arg-type]
-            for name in ("edge_counts", "edges", "several")
+            finite(array_value(arrays, name, np.float64, (None,)), name) for name in ("edge_counts", "edges", "several")
         )
         lengths = np.maximum(counts, 0).astype(np.intp)
         if len(counts) != len(made._columns) or len(several) != len(counts) or lengths.sum() != len(edges):
@@ -247,6 +263,15 @@ class Encoder:
         if len(made._arrays.get("means", ())) != len(counts) or len(made._arrays.get("scales", ())) != len(counts):
             raise ModelFileError("the means and scales of an encoder do not fit its columns")
         return made
+
+
+def preprocessor_from_parts(header: dict[str, Any], arrays: Arrays) -> TablePreprocessor | Encoder:
+    """Return a preprocessor of either kind from what its `to_parts` returned."""
+    if "n_bins" in header:
+        return Encoder.from_parts(header, arrays)
+    made = TablePreprocessor.in_header({"preprocessor": header})
+    assert made is not None, "a header with a preprocessor has none"
+    return made
 
 
 def as_dense(X: Any) -> Any:

@@ -13,7 +13,7 @@ from mahala.data.array_files import listed
 from mahala.data.columns.cells import Decimal
 from mahala.data.columns.plans import ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
 from mahala.data.columns.values import Column, checked_table, column, is_frame, names_of
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Where, check_params, is_count
 from mahala.support.validation import check_scale
@@ -85,6 +85,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     identifiers: Literal["drop", "keep"] = "drop"
     decimal: Literal["auto", ".", ","] = "auto"
 
+    takes_arrays: ClassVar[bool] = False  # a metric of its features takes arrays of these, not of columns
     _otherwise: ClassVar[Decimal] = "."  # the decimal mark if no column shows it
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -177,6 +178,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return what was fitted as a header entry of a model file."""
         check_is_fitted(self, "_plans")
         return {"params": self.get_params(), "columns": [asdict(plan) for plan in self._plans]}
+
+    def to_parts(self) -> tuple[dict[str, object], Arrays]:
+        """Return what was fitted as a header and arrays, of which there are none, for a model file."""
+        return self.to_header(), {}
 
     @classmethod
     def in_header(cls, header: dict[str, object]) -> Self | None:

@@ -21,9 +21,11 @@ from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray, row
 from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.parameters import WholeNumber, check_value, is_count
+from mahala.support.states import prefixed, without_prefix
 from mahala.support.validation import check_rows, is_chunked, is_sparse
 
 if TYPE_CHECKING:
+    from mahala.data.encoding import Encoder
     from mahala.data.preprocessing import TablePreprocessor
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -38,6 +40,7 @@ class Metric(ABC):
 
     `origin` says which learner with which parameters the metric comes from; it is stored in the file. So is
     `preprocessor`, a fitted `TablePreprocessor`, with which methods take data frames as they are: with text and gaps.
+    The `Encoder` of a model that predicts takes arrays, too.
     """
 
     kind: ClassVar[str]  # its name in files
@@ -48,7 +51,7 @@ class Metric(ABC):
     _: KW_ONLY
     feature_names: Sequence[str] | None = None
     origin: Mapping[str, object] | None = None
-    preprocessor: TablePreprocessor | None = None
+    preprocessor: TablePreprocessor | Encoder | None = None
 
     def __init_subclass__(cls) -> None:
         Metric._kinds[cls.kind] = cls
@@ -188,9 +191,11 @@ class Metric(ABC):
         """Return the metric as a header and arrays for a model file."""
         header: dict[str, object] = {"kind": self.kind, "shape": list(self.matrix.shape)}
         header |= {"feature_names": self.feature_names, "origin": self.origin, "threshold": None, "kernel_map": None}
+        arrays = to_arrays(self.matrix, "matrix")
         if self.preprocessor is not None:
-            header["preprocessor"] = self.preprocessor.to_header()
-        return header, to_arrays(self.matrix, "matrix")
+            header["preprocessor"], more = self.preprocessor.to_parts()
+            arrays |= prefixed("preprocessor", more)
+        return header, arrays
 
     @classmethod
     def from_parts(cls, header: dict[str, object], arrays: Arrays) -> Self:
@@ -207,9 +212,10 @@ class Metric(ABC):
         fields["feature_names"] = header_value(header, "feature_names", list, type(None))
         fields["origin"] = header_value(header, "origin", dict, type(None))
         if "preprocessor" in header:
-            from mahala.data.preprocessing import TablePreprocessor  # with scikit-learn, which other metrics do without
+            from mahala.data.encoding import preprocessor_from_parts  # scikit-learn, which other metrics do without
 
-            fields["preprocessor"] = TablePreprocessor.in_header(header)
+            parts = header_value(header, "preprocessor", dict)
+            fields["preprocessor"] = preprocessor_from_parts(parts, without_prefix("preprocessor", arrays))
         return kind(**fields)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -303,7 +309,9 @@ class Metric(ABC):
 
     def _features(self, X: Any) -> Any:
         """Data frames as features if there is a preprocessor, anything else as it is."""
-        return self.preprocessor.transform(X) if self.preprocessor is not None and is_frame(X) else X
+        if self.preprocessor is None or not (is_frame(X) or self.preprocessor.takes_arrays):
+            return X
+        return self.preprocessor.transform(X)
 
     def _rows(self, X: Any, name: str, item: bool = False) -> Any:
         """Rows as they are given, checked and prepared."""

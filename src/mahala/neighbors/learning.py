@@ -1,6 +1,7 @@
 """The fit: a map for each fold, one metric of all, the line and the trees, and the weights of the three."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from mahala.data.encoding import Encoder
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.fitted import Fitted
 from mahala.neighbors.folds import deal
-from mahala.neighbors.line import MOST_ROWS, final_line, left_out_lines
+from mahala.neighbors.line import MOST_ROWS, final_line, left_out_lines, ridge
 from mahala.neighbors.maps import MapFit, Target, first_map, joined
 from mahala.neighbors.mixture import best_weights, gain, mixed
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
@@ -64,11 +65,13 @@ def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = 
         lines=[], line=None, tree_rows=None, weights=(1.0, 0.0, 0.0), seed=settings.seed, left_out=votes,
     )  # fmt: skip
     try:
-        if interrupt is None and len(left_out) > 1:
-            _add_line(fitted, rows, settings, chosen)
+        if interrupt is None and len(left_out) > 1 and len(np.unique(rows.target.y)) > 1:
+            mixing = _Mixing(fitted, votes)
+            if settings.linear is not False:
+                _add_line(mixing, rows, chosen, always=settings.linear is True)
             show(N_STEPS - 1, 0.0)
-            if not out_of_time():
-                _add_trees(fitted, settings, chosen)
+            if settings.trees is not False and not out_of_time():
+                _add_trees(mixing, chosen, always=settings.trees is True)
             show(N_STEPS, 0.0)
     except KeyboardInterrupt as error:
         interrupt = error
@@ -91,8 +94,7 @@ def _maps(
         L = start
         try:
             if interrupt is None:
-                # The variable of the loop is bound as a default.
-                L = fit.learn(start, lambda loss, fold=fold: show(fold, loss)) if rows.given is None else _scaled(fit, start)  # type: ignore[misc]
+                L = fit.learn(start, partial(show, fold)) if rows.given is None else _scaled(fit, start)
         except KeyboardInterrupt as error:
             interrupt = error
         maps.append(L)
@@ -105,59 +107,69 @@ def _scaled(fit: MapFit, start: RealArray) -> RealArray:
     return min((start * np.float32(factor) for factor in FACTORS), key=fit.judge)
 
 
-def _add_line(fitted: Fitted, rows: Rows, settings: Settings, chosen: IndexArray) -> None:
-    """Mix a line with the votes, unless it is not wanted or does not help what was left out."""
-    if settings.linear is False:
-        return
-    target, folds = fitted.target, fitted.folds
-    part = chosen if len(chosen) <= MOST_ROWS else np.union1d(chosen[:: -(-len(chosen) // MOST_ROWS)], np.flatnonzero(folds >= 0))
-    lines = left_out_lines(rows.encoded[part], target.part(part), folds[part])
-    rated = np.flatnonzero(folds >= 0)
-    predicted = np.full_like(fitted.left_out, np.nan)
-    for fold, line in enumerate(lines):
-        rest = np.flatnonzero(folds == fold)
-        predicted[rest] = line.predict(rows.encoded[rest], target.n_classes)
-    weights = _mix(fitted, predicted, rated, settings.linear is True, least=0.0)
-    if weights is not None:
-        fitted.lines, fitted.weights = lines, (*weights, 0.0)
-        fitted.line = final_line(rows.encoded[part], target.part(part), lines[0].penalty)
+class _Mixing:
+    """The experts that are mixed so far, and what each predicts for the rows that were left out."""
+
+    def __init__(self, fitted: Fitted, votes: RealArray) -> None:
+        self.fitted = fitted
+        self.rated = np.flatnonzero(fitted.folds >= 0)
+        self._target = fitted.target.part(self.rated)
+        self._predictions, self._weights = [votes[self.rated]], [1.0]
+
+    def add(self, predicted: RealArray, least: float) -> float | None:
+        """Mix in an expert's predictions; return its weight, or None if the gain is below `least` standard errors."""
+        before = mixed(self._predictions, self._weights, self._target)
+        first, second = best_weights(before, predicted[self.rated], self._target)
+        weights = [*(first * weight for weight in self._weights), second]
+        predictions = [*self._predictions, predicted[self.rated]]
+        after = mixed(predictions, weights, self._target)
+        mean, error = gain(before, after, self._target)
+        if not mean > least * error:
+            return None
+        self._predictions, self._weights = predictions, weights
+        self.fitted.left_out[self.rated] = after
+        return second
+
+    @property
+    def weights(self) -> list[float]:
+        return self._weights
+
+    def left_out(self, predict: Callable[[int, IndexArray], RealArray]) -> RealArray:
+        """Return what an expert predicts for the rows of each fold, given a function of a fold and its rows."""
+        predicted = np.full_like(self.fitted.left_out, np.nan)
+        for fold in range(self.fitted.n_folds):
+            rest = np.flatnonzero(self.fitted.folds == fold)
+            predicted[rest] = predict(fold, rest)
+        return predicted
 
 
-def _add_trees(fitted: Fitted, settings: Settings, chosen: IndexArray) -> None:
-    """Mix boosted trees with the other experts, unless they are not wanted or do not clearly help what was left out."""
-    if settings.trees is False:
-        return
-    rated = np.flatnonzero(fitted.folds >= 0)
-    predicted = np.full_like(fitted.left_out, np.nan)
+def _add_line(mixing: _Mixing, rows: Rows, chosen: IndexArray, *, always: bool) -> None:
+    """Mix a line with the votes, unless it does not help what was left out."""
+    fitted, n_classes = mixing.fitted, rows.target.n_classes
+    part = chosen
+    if len(chosen) > MOST_ROWS:
+        part = np.union1d(chosen[:: -(-len(chosen) // MOST_ROWS)], mixing.rated)
+    lines = left_out_lines(rows.encoded[part], rows.target.part(part), fitted.folds[part])
+    predicted = mixing.left_out(lambda fold, rest: lines[fold].predict(rows.encoded[rest], n_classes))
+    if mixing.add(predicted, -np.inf if always else 0.0) is not None:
+        fitted.lines, fitted.weights = lines, (mixing.weights[0], mixing.weights[1], 0.0)
+        encoded, target = rows.encoded[part], rows.target.part(part)
+        fitted.line = final_line(encoded, target, lines[0].penalty) if n_classes else ridge(encoded, target)
+
+
+def _add_trees(mixing: _Mixing, chosen: IndexArray, *, always: bool) -> None:
+    """Mix boosted trees with the other experts, unless they do not clearly help what was left out."""
+    fitted = mixing.fitted
     fitted.tree_rows = np.zeros(len(fitted.plain), dtype=bool)
     fitted.tree_rows[chosen] = True
-    for fold in range(fitted.n_folds):
-        rest = np.flatnonzero(fitted.folds == fold)
-        predicted[rest] = fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
-        if out_of_time():
-            break
-    else:
-        weights = _mix(fitted, predicted, rated, settings.trees is True, least=1.0)
-        if weights is not None:
-            fitted.weights = (*(weights[0] * weight for weight in fitted.weights[:2]), weights[1])
-            fitted.trees()
-            return
-    fitted.tree_rows = None
-    fitted.forget_trees()
-
-
-def _mix(
-    fitted: Fitted, predicted: RealArray, rated: IndexArray, always: bool, least: float
-) -> tuple[float, float] | None:
-    """Mix left-out predictions with those so far; return the weights, or None if the gain is too small.
-
-    least : the least gain, in its standard errors
-    """
-    target, before = fitted.target.part(rated), fitted.left_out[rated]
-    weights = best_weights(before, predicted[rated], target)
-    after = mixed([before, predicted[rated]], weights, target)
-    mean, error = gain(before, after, target)
-    if not always and not mean > least * error:
-        return None
-    fitted.left_out[rated] = after
-    return weights
+    predicted = mixing.left_out(
+        lambda fold, rest: fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
+    )
+    weight = mixing.add(predicted, -np.inf if always else 1.0)
+    if weight is None:
+        fitted.tree_rows = None
+        fitted.forget_trees()
+        return
+    line = mixing.weights[1] if fitted.line is not None else 0.0
+    fitted.weights = (mixing.weights[0], line, weight)
+    fitted.trees()

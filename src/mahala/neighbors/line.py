@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.optimize import minimize
 
-from mahala.compiled.threads import product, transposed_product
+from mahala.compiled.threads import product
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.lazily import linalg
@@ -131,7 +131,8 @@ def left_out_lines(X: RealArray, target: Target, folds: IndexArray) -> list[Line
         return [ridge(X[part], target.part(part)) for part in parts]
     rests = [np.flatnonzero(folds == fold) for fold in range(len(parts))]
     paths = [SoftmaxPath(X[part], target.part(part)) for part in parts]
-    best, best_loss, since = [], np.inf, 0
+    best: list[Line] = []
+    best_loss, since = np.inf, 0
     for penalty in PENALTIES:
         lines = [path.fit(penalty) for path in paths]
         loss = 0.0
@@ -145,7 +146,7 @@ def left_out_lines(X: RealArray, target: Target, folds: IndexArray) -> list[Line
 
 def final_line(X: RealArray, target: Target, penalty: float) -> Line:
     """Return the line of all rows with a penalty that was chosen."""
-    return SoftmaxPath(X, target).fit(penalty) if target.n_classes else ridge(X, target)
+    return SoftmaxPath(X, target).fit(penalty) if target.n_classes else ridge(X, target, penalty)
 
 
 def softmax(scores: RealArray) -> RealArray:

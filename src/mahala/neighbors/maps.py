@@ -44,13 +44,14 @@ class Target(NamedTuple):
         """Return what rows vote with: a column of numbers, or 0/1 columns of classes."""
         if not self.n_classes:
             return np.asarray(self.y[rows], dtype=np.float32)[:, np.newaxis]
-        return np.eye(self.n_classes, dtype=np.float32)[self.y[rows]]
+        return np.asarray(np.eye(self.n_classes, dtype=np.float32)[self.y[rows]])
 
     def losses(self, predicted: RealArray, rows: Any = slice(None)) -> FloatArray:
         """Return the loss of each row, given what is predicted for it: log loss or squared error."""
         if not self.n_classes:
-            return np.square(predicted[:, 0].astype(np.float64) - self.y[rows])
-        return -np.log(np.maximum(predicted[np.arange(len(predicted)), self.y[rows]].astype(np.float64), LEAST))
+            return np.asarray(np.square(predicted[:, 0].astype(np.float64) - self.y[rows]))
+        right = predicted[np.arange(len(predicted)), self.y[rows]].astype(np.float64)
+        return np.asarray(-np.log(np.maximum(right, LEAST)))
 
     def part(self, rows: Any) -> "Target":
         """Return the target of some rows."""
@@ -151,13 +152,11 @@ class MapFit(NamedTuple):
                 if best.age >= MINIBATCH_PATIENCE or out_of_time():
                     return
 
-    def _drawn_gradient(
-        self, engine: Any, L: RealArray, drawn: IndexArray, rng: np.random.Generator
-    ) -> RealArray:
+    def _drawn_gradient(self, engine: Any, L: RealArray, drawn: IndexArray, rng: np.random.Generator) -> RealArray:
         asked, voting = drawn[:BATCH], drawn[BATCH:]
         if self.target.n_classes:
             voting = voting[np.argsort(self.target.y[voting], kind="stable")]
-        kept = (rng.random(self.X.shape[1]) >= DROPOUT).astype(np.float32) / np.float32(1.0 - DROPOUT)
+        kept = np.where(rng.random(self.X.shape[1]) < DROPOUT, 0.0, 1.0 / (1.0 - DROPOUT)).astype(np.float32)
         rows, voters = self.X[asked] * kept, self.X[voting] * kept
         mine, their = self.target.part(asked), self.target.part(voting)
         if self.target.n_classes:

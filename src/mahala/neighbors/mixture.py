@@ -19,7 +19,7 @@ PRIOR = 1.0
 def mixed(predictions: Sequence[RealArray], weights: Sequence[float], target: Target) -> FloatArray:
     """Return the mixture of the predictions of some experts."""
     if not target.n_classes:
-        return np.sum([weight * values for weight, values in zip(weights, predictions, strict=True)], axis=0)
+        return np.asarray(sum(weight * values for weight, values in zip(weights, predictions, strict=True)))
     return softmax(np.sum([w * _logs(values) for w, values in zip(weights, predictions, strict=True)], axis=0))
 
 

@@ -1,31 +1,57 @@
 """The base of NeighborClassifier and NeighborRegressor: validation, fit, prediction, rows that come and go, files."""
 
-import warnings
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
+from mahala.compiled.sums.vote_sums import leading_votes
 from mahala.data.columns.values import is_frame
 from mahala.data.encoding import Encoder
 from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
+from mahala.neighbors import plots
+from mahala.neighbors.files import from_parts, kind_of, name_from, to_parts
 from mahala.neighbors.fitted import EXPERTS, Fitted
 from mahala.neighbors.folds import row_order
 from mahala.neighbors.learning import N_STEPS, Rows, Settings, learn
 from mahala.neighbors.maps import Target
+from mahala.neighbors.reasons import Reasons, reasons_of
+from mahala.neighbors.strangeness import strangeness
 from mahala.saved_estimator import SavedEstimator
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, time_limit
+from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.contexts import all_or_nothing, one_blas_thread, time_limit
 from mahala.support.display import progress_bar
-from mahala.support.parameters import Count, Positive, Seed, check_params, check_seed
+from mahala.support.model_files import ModelFileError, count_value, header_value
+from mahala.support.parameters import Count, Fraction, Positive, Seed, check_params, check_seed, check_value
+from mahala.support.states import prefixed
 from mahala.support.validation import is_sparse, to_numpy
 
 # Whole numbers as weights repeat rows, up to so many times the rows or in all.
 MOST_REPEATS, FEW_REPEATED = 4, 10_000
+# Rows of which the weights of columns are computed, at most.
+_MOST_WEIGHED = 5_000
+
+
+class Suspects(NamedTuple):
+    """Training rows, their labels, what the others say, and by how much these are contradicted: the most first."""
+
+    rows: Any
+    labels: Any
+    predicted: Any
+    doubts: FloatArray
+
+
+class MapPoints(NamedTuple):
+    """Rows in two dimensions, their class codes or numbers, the classes, and the rows that others contradict."""
+
+    points: FloatArray
+    labels: Any
+    classes: Any
+    wrong: BoolArray
 
 
 @dataclass(eq=False, repr=False)
@@ -43,8 +69,8 @@ class NeighborModel(SavedEstimator):
     random_state: Seed = 0
 
     @abstractmethod
-    def _target(self, y: Any, n_rows: int) -> tuple[Any, int]:
-        """Return class codes and the number of classes, or standardised numbers and 0; learn their values."""
+    def _learn_target(self, y: Any, n_rows: int, numbers: IndexArray) -> tuple[Any, int]:
+        """Return class codes of rows and the number of classes, or standardised numbers and 0; learn the values."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from a table.
@@ -67,29 +93,217 @@ class NeighborModel(SavedEstimator):
         n = X.shape[0]
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y, n_classes = self._target(to_numpy(y), n)
         numbers, weights = _repeated(sample_weight, X)
+        y, n_classes = self._learn_target(to_numpy(y), n, numbers)
         codes = None if groups is None else _group_codes(groups, n)[numbers]
         seed = int(check_seed(self.random_state).randint(2**31))
         encoder = Encoder(int(self.n_bins))
         plain = encoder.fit(X, numbers, seed)
         given = self._given_metric()
         encoded = encoder.encoded(plain)
-        order = row_order(encoded, y[numbers])
+        order = row_order(encoded, y)
         numbers = numbers[order]
         coordinates = None if given is None else np.asarray(given.transform(X), dtype=np.float32)[numbers]
-        target = Target(y[numbers], weights[order], n_classes)
+        target = Target(y[order], weights[order], n_classes)
         rows = Rows(encoder, given, plain[order], encoded[order], coordinates, target, numbers,
                     None if codes is None else codes[order])  # fmt: skip
         settings = Settings(int(self.n_components), self.linear, self.trees, seed)
         with progress_bar(type(self).__name__, N_STEPS, self.verbose) as show:
             self._model, interrupt = learn(rows, settings, show)
-        vars(self).pop("metric_", None)
-        self._names = _row_names(X)
-        self._n_given = n
+        self._forget_cached()
+        self._names, self._n_given = _row_names(X, n), n
         if interrupt is not None:
             raise interrupt
         return self
+
+    def refit(self) -> Self:
+        """Learn again from the rows that are there now, from the present map on; the encoding of columns stays."""
+        self._check_fitted()
+        check_params(self)
+        model: Fitted = self._model
+        encoded = model.encoder.encoded(model.plain)
+        order = row_order(encoded, model.target.y)
+        coordinates = None if model.coordinates is None else model.coordinates[order]
+        rows = Rows(model.encoder, model.given, model.plain[order], encoded[order], coordinates,
+                    model.target.part(order), model.numbers[order], None)  # fmt: skip
+        settings = Settings(int(self.n_components), self.linear, self.trees, model.seed)
+        bar = progress_bar(type(self).__name__, N_STEPS, self.verbose)
+        with one_blas_thread(), time_limit(self.max_seconds), bar as show:
+            self._model, interrupt = learn(rows, settings, show, model.map)
+        self._forget_cached()
+        if interrupt is not None:
+            raise interrupt
+        return self
+
+    def add(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Let more rows vote, from the next call on; the metric, the line and the trees learn from them in `refit`.
+
+        The rows get the next numbers, or the names that a data frame of pandas gives them.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`; classes must be those of `fit`
+        """
+        self._check_fitted()
+        X, model = self._table(X, reset=False), self._model
+        n = X.shape[0]
+        y = self._known_target(to_numpy(y), n)
+        numbers, weights = _repeated(sample_weight, X)
+        names = _row_names(X, n)
+        if self._names is not None or names is not None:
+            before = list(range(self._n_given)) if self._names is None else self._names
+            after = names if names is not None else list(range(len(before), len(before) + n))
+            repeated = set(after) & {before[number] for number in model.numbers.tolist()}
+            if repeated:
+                raise ValueError(f"X must name new rows, but {next(iter(repeated))!r} is there: forget it first")
+            self._names = [*before, *after]
+        coordinates = model.coordinates_of(X)
+        plain = model.encoder.plain(X)[numbers]
+        self._model = model.with_rows(
+            plain,
+            None if coordinates is None else coordinates[numbers],
+            Target(y[numbers], weights, model.target.n_classes),
+            numbers + self._n_given,
+        )
+        self._n_given += n
+        self._forget_cached()
+        return self
+
+    def forget(self, rows: Any) -> Self:
+        """Remove training rows: they do not vote from the next call on, and are in no file that is saved after.
+
+        The line and the trees are fitted again to the rest. The metric and the weights of the experts were learned from
+        all rows, until `refit`. The numbers of other rows do not change.
+
+        Parameters
+        ----------
+        rows : numbers of rows, or their names if the data frame of `fit` had names
+        """
+        self._check_fitted()
+        model: Fitted = self._model
+        numbers = self._numbers_of(rows)
+        places = np.flatnonzero(np.isin(model.numbers, numbers))
+        if len(places) == len(model.numbers):
+            raise ValueError("rows must leave at least one row, got all of them")
+        self._model = model.without_rows(places)
+        if self._names is not None:  # a name may tell who it was
+            gone = set(numbers.tolist())
+            self._names = [None if number in gone else name for number, name in enumerate(self._names)]
+        self._forget_cached()
+        return self
+
+    def _numbers_of(self, rows: Any) -> IndexArray:
+        """Return the numbers of training rows that are given by number or name; raise ValueError for others."""
+        given = [rows] if isinstance(rows, str) or not hasattr(rows, "__iter__") else list(rows)
+        given = [row.item() if isinstance(row, np.generic) else row for row in given]
+        there = set(self._model.numbers.tolist())
+        if self._names is None:
+            known: Any = {number: number for number in there}
+        else:
+            known = {self._names[number]: number for number in there}
+        unknown = [row for row in given if row not in known]
+        if unknown:
+            kind = "numbers" if self._names is None else "names"
+            raise ValueError(f"rows must be {kind} of training rows, got {unknown[0]!r}, which is none")
+        return np.array([known[row] for row in given], dtype=np.intp)
+
+    def _called(self, numbers: IndexArray) -> Any:
+        """Return the names of training rows, or their numbers if they have none."""
+        if self._names is None:
+            return np.asarray(numbers)
+        names = np.empty(numbers.size, dtype=object)
+        names[:] = [self._names[number] for number in numbers.ravel().tolist()]
+        return names.reshape(numbers.shape)
+
+    def neighbors(self, X: Any, k: int = 5) -> tuple[Any, FloatArray]:
+        """Return the training rows with the largest shares of the votes for each row, and these shares.
+
+        Parameters
+        ----------
+        X : rows as in `fit`
+        k : how many
+
+        Returns
+        -------
+        rows : array of shape (n_rows, k), row numbers, or names from the index of the data frame of `fit`
+        shares : array of shape (n_rows, k), of all votes; a row's shares sum to at most 1
+        """
+        self._check_fitted()
+        check_value(k, "k", Count)
+        X, model = self._table(X, reset=False), self._model
+        voters = model.distinct_voters
+        Z = model.embed(model.encoder.plain(X), model.coordinates_of(X))
+        places, shares = leading_votes(Z, voters.Z, min(int(k), len(voters.Z)), voters.weights)
+        return self._called(model.numbers[voters.places[places]]), shares.astype(np.float64)
+
+    def explain(self, x: Any, k: int = 5) -> Reasons:
+        """Return why the prediction for one row is what it is; print it, show it in a notebook, or call its `plot`.
+
+        Parameters
+        ----------
+        x : a row, as a data frame or array of one row
+        k : how many of the rows that voted are named
+        """
+        self._check_fitted()
+        check_value(k, "k", Count)
+        x = np.asarray(x)[np.newaxis] if not is_frame(x) and not is_sparse(x) and np.ndim(x) == 1 else x
+        X, model = self._table(x, reset=False), self._model
+        if X.shape[0] != 1:
+            raise ValueError(f"x must be one row, got {X.shape[0]}: give them one by one")
+        plain, coordinates = model.encoder.plain(X), model.coordinates_of(X)
+        parts = reasons_of(
+            model, plain, coordinates, int(k),
+            lambda places: self._called(model.numbers[places]).tolist(),
+            lambda places: self._labels(model.target.y[places]).tolist(),
+        )  # fmt: skip
+        return self._reasons(parts)
+
+    def strangeness(self, X: Any) -> FloatArray:
+        """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
+
+        Of rows like those of `fit`, one in twenty has a value above 0.95; a row unlike anything seen is near 1. The
+        distances are those of the encoded columns, not the learned ones.
+
+        Parameters
+        ----------
+        X : rows as in `fit`
+        """
+        self._check_fitted()
+        X, model = self._table(X, reset=False), self._model
+        with engine_for(X):
+            encoded = model.encoder.encoded(model.encoder.plain(X))
+            result, self._calibration = strangeness(model, encoded, vars(self).get("_calibration"))
+        return result
+
+    def duplicates(self) -> list[Any]:
+        """Return groups of training rows that are equal in all columns, by number or name: a list of arrays."""
+        self._check_fitted()
+        model: Fitted = self._model
+        places = model.distinct_voters.places
+        _, codes, counts = np.unique(model.plain[places], axis=0, return_inverse=True, return_counts=True)
+        numbers = model.numbers[places]
+        return [self._called(np.sort(numbers[codes.ravel() == code])) for code in np.flatnonzero(counts > 1)]
+
+    def suspects(self, k: int | None = 20) -> Suspects:
+        """Return the training rows whose label the model doubts most when they are left out: likely errors.
+
+        Parameters
+        ----------
+        k : how many; None for all that were left out
+        """
+        self._check_fitted()
+        model: Fitted = self._model
+        left_out = model.left_out_by_number(self._n_given)
+        places = model.distinct_voters.places
+        places = places[np.isfinite(left_out[model.numbers[places], 0])]
+        y, predicted = model.target.y[places], left_out[model.numbers[places]]
+        doubts = self._doubts(y, predicted)
+        order = np.argsort(-doubts, kind="stable")[: None if k is None else int(k)]
+        answers = predicted.argmax(axis=1) if model.target.n_classes else predicted[:, 0]
+        numbers = model.numbers[places]
+        return Suspects(
+            self._called(numbers[order]), self._labels(y[order]), self._labels(answers[order]), doubts[order]
+        )
 
     def _given_metric(self) -> MahalanobisMetric | None:
         """Return the metric of the parameter `metric`, or None; raise for what has none."""
@@ -123,6 +337,10 @@ class NeighborModel(SavedEstimator):
             self, to_numpy(X), reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan"
         )
 
+    def _fitted_model(self) -> Fitted:
+        self._check_fitted()
+        return self._model  # type: ignore[no-any-return]
+
     def _predicted(self, X: Any) -> FloatArray:
         """Return the probabilities of classes, or the standardised numbers in a column."""
         self._check_fitted()
@@ -142,10 +360,7 @@ class NeighborModel(SavedEstimator):
         self._check_fitted()
         model: Fitted = self._model
         if model.given is not None:
-            factor = float(model.map[0, 0]) ** 2
-            from dataclasses import replace
-
-            return replace(model.given, matrix=model.given.matrix * factor)
+            return replace(model.given, matrix=model.given.matrix * float(model.map[0, 0]) ** 2)
         L = model.map.astype(np.float64)
         return MahalanobisMetric(L.T @ L, preprocessor=model.encoder, origin={"learner": type(self).__name__})
 
@@ -156,22 +371,124 @@ class NeighborModel(SavedEstimator):
         tags.target_tags.required = True
         return tags
 
-    def _left_out(self) -> FloatArray:
-        """Return the left-out predictions of the rows as they were given; NaN where there are none."""
-        model: Fitted = self._model
-        known = np.isfinite(model.left_out[:, 0])
-        numbers, values = model.numbers[known], model.left_out[known].astype(np.float64)
-        n = max(self._n_given, int(model.numbers.max(initial=-1)) + 1)
-        counts = np.bincount(numbers, minlength=n)
-        sums = np.stack([np.bincount(numbers, column, n) for column in values.T], axis=1)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(sums / counts[:, np.newaxis])
+    def column_weights(self) -> dict[str, float]:
+        """Return the share of each column in the mean squared distance of two training rows under the metric."""
+        model = self._fitted_model()
+        if model.given is not None:
+            raise ValueError("the columns of a metric that was given are its own: see its explain")
+        every = max(1, len(model.plain) // _MOST_WEIGHED)
+        encoded = model.encoder.encoded(model.plain[::every]).astype(np.float64)
+        centred, L = encoded - encoded.mean(axis=0), model.map.astype(np.float64)
+        parts = (centred * ((centred @ L.T) @ L)).mean(axis=0)
+        total = float(parts.sum()) or 1.0
+        return {name: float(parts[columns].sum()) / total for name, columns in model.encoder.feature_groups().items()}
 
-    def _get_state(self) -> Any:
-        raise NotImplementedError
+    def map_points(self) -> "MapPoints":
+        """Return the training rows in the two leading directions of the metric."""
+        model = self._fitted_model()
+        voters = model.distinct_voters
+        centred = voters.Z - voters.Z.mean(axis=0)
+        directions = np.linalg.svd(centred.T @ centred)[0][:, :2]
+        points = np.zeros((len(centred), 2))
+        points[:, : directions.shape[1]] = centred @ directions
+        left_out = model.left_out_by_number(self._n_given)[model.numbers[voters.places]]
+        y, known = model.target.y[voters.places], np.isfinite(left_out[:, 0])
+        if model.target.n_classes:
+            wrong = known & (np.nan_to_num(left_out).argmax(axis=1) != y)
+        else:
+            errors = np.abs(np.where(known, left_out[:, 0] - y, 0.0))
+            wrong = errors > np.quantile(errors, 0.95)
+        classes = getattr(self, "classes_", None)
+        return MapPoints(points, y if classes is not None else self._labels(y), classes, wrong)
 
-    def _set_state(self, header: Any, arrays: Any) -> None:
-        raise NotImplementedError
+    def left_out_pairs(self) -> tuple[Any, FloatArray]:
+        """Return true and predicted numbers of rows left out, or whether predictions are right and how probable."""
+        model = self._fitted_model()
+        rated = model.folds >= 0
+        left_out, y = model.left_out[rated].astype(np.float64), model.target.y[rated]
+        if not model.target.n_classes:
+            return self._labels(y), np.asarray(self._labels(left_out[:, 0]))
+        return left_out.argmax(axis=1) == y, left_out.max(axis=1)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether classes are predicted, not numbers."""
+        return hasattr(self, "classes_")
+
+    def plot_map(self, ax: Any = None) -> Any:
+        """Draw the training rows in two learned dimensions; return Matplotlib's axes."""
+        return plots.plot_map(self, ax)
+
+    def plot_weights(self, ax: Any = None) -> Any:
+        """Draw how much each column counts in distances; return Matplotlib's axes."""
+        return plots.plot_weights(self, ax)
+
+    def plot_predictions(self, ax: Any = None, level: float = 0.9) -> Any:
+        """Draw left-out predictions beside the truth, with a band that holds a share `level`; return Matplotlib's axes.
+
+        Of a classifier it is the calibration: how often the predicted class is right, by its probability.
+        """
+        return plots.plot_predictions(self, ax, level)
+
+    @abstractmethod
+    def _labels(self, y: Any) -> Any:
+        """Return class codes or standardised numbers as `fit` got them."""
+
+    @abstractmethod
+    def _known_target(self, y: Any, n_rows: int) -> Any:
+        """Return labels in the form of those of `fit`; raise ValueError for others."""
+
+    @abstractmethod
+    def _doubts(self, y: Any, predicted: FloatArray) -> FloatArray:
+        """Return how much left-out predictions contradict labels, from 0 to 1."""
+
+    @abstractmethod
+    def _reasons(self, parts: dict[str, Any]) -> Reasons:
+        """Return reasons in the units of `fit`."""
+
+    def _forget_cached(self) -> None:
+        for name in ("metric_", "_calibration"):
+            vars(self).pop(name, None)
+
+    def _prepared(self, X: Any, level: float) -> tuple[FloatArray, RealArray | None]:
+        """Return the parts of rows of which sets or intervals of a level are asked."""
+        self._check_fitted()
+        check_value(level, "level", Fraction)
+        X, model = self._table(X, reset=False), self._model
+        if not (model.folds >= 0).any():
+            raise ValueError("this model has no left-out rows, from which sets and intervals follow: fit more rows")
+        return model.encoder.plain(X), model.coordinates_of(X)
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = to_parts(self._model)
+        names = None if self._names is None else [[kind_of(name), str(name)] for name in self._names]
+        return header | {"names": names, "n_given": self._n_given} | self._get_labels(), arrays
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        check_params(self)
+        names = header_value(header, "names", list, type(None))
+        self._names = None if names is None else [name_from(kind, text) for kind, text in names]
+        self._n_given = count_value(header, "n_given")
+        self._set_labels(header)
+        self._model = from_parts(header, arrays, self._given_metric())
+        if self._names is not None and len(self._names) != self._n_given:
+            raise ModelFileError(f"there should be {self._n_given} names of rows, found {len(self._names)}")
+
+    def _parts(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super()._parts()
+        if self.metric is not None:  # a learner is stored as its metric, which is all that is used of it
+            parts, metric_arrays = self._given_metric().to_parts()  # type: ignore[union-attr]
+            header["params"]["metric"] = {"metric": parts}  # type: ignore[index]
+            arrays |= prefixed("metric", metric_arrays)
+        return header, arrays
+
+    @abstractmethod
+    def _get_labels(self) -> dict[str, object]:
+        """Return what is known of labels as entries of a header."""
+
+    @abstractmethod
+    def _set_labels(self, header: dict[str, Any]) -> None:
+        """Restore what `_get_labels` returned."""
 
 
 def _repeated(sample_weight: Any, X: Any) -> tuple[IndexArray, RealArray]:
@@ -199,9 +516,14 @@ def _group_codes(groups: Any, n: int) -> IndexArray:
     return np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1]
 
 
-def _row_names(X: Any) -> list[Any] | None:
-    """Return the names of the rows of a data frame of pandas, or None if they are numbers from 0."""
+def _row_names(X: Any, n: int) -> list[Any] | None:
+    """Return the names of the rows of a data frame of pandas, or None if they are numbers from 0, or not distinct."""
     index = getattr(X, "index", None)
-    if not is_frame(X) or index is None or list(index[:1]) == [0] and index.equals(type(index)(range(len(index)))):
+    if not is_frame(X) or index is None:
         return None
-    return list(index)
+    names = [name.item() if isinstance(name, np.generic) else name for name in index]
+    texts = all(isinstance(name, str) for name in names)
+    numbers = all(isinstance(name, int) and not isinstance(name, bool) for name in names)
+    if not (texts or numbers) or len(set(names)) < n or names == list(range(n)):
+        return None
+    return names

@@ -7,6 +7,7 @@ voters from `first` to `end` only: those of its class, or all. So one kernel ser
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 # Rows of a block of votes. The blocks do not depend on the number of threads, so neither does a sum.
 BLOCK = 256
+# Shares of votes in a block, at most.
+MOST_SHARES = 2**24
 # Votes are multiplied by exp(SHIFT), and slopes by SCALE, so that all are normal numbers in float32: the processor
 # takes a hundred times as long for smaller ones. Rows farther than FARTHEST do not vote while a map is learned, and
 # slopes below LEAST_SLOPE are zero.
@@ -46,8 +49,8 @@ class Votes(NamedTuple):
     def of_classes(cls, codes: IndexArray, weights: RealArray, voters: IndexArray | None = None) -> "Votes":
         """Return the votes for the classes of rows; `voters`, by default the rows, are the sorted codes of others."""
         sorted_codes = codes if voters is None else voters
-        ends = (np.searchsorted(sorted_codes, codes, side) for side in ("left", "right"))
-        return cls(np.ones(len(codes), dtype=np.float32), weights.astype(np.float32), *ends, False)  # type: ignore[arg-type]
+        first, end = (np.searchsorted(sorted_codes, codes, side) for side in ("left", "right"))
+        return cls(np.ones(len(codes), dtype=np.float32), weights.astype(np.float32), first, end, False)
 
     @classmethod
     def of_numbers(cls, y: FloatArray, weights: RealArray, n_voters: int | None = None) -> "Votes":
@@ -57,7 +60,7 @@ class Votes(NamedTuple):
 
     def part(self, rows: slice) -> "Votes":
         """Return those of some rows."""
-        return Votes(*(array[rows] for array in self[:4]), self.numbers)  # type: ignore[arg-type]
+        return Votes(self.values[rows], self.weights[rows], self.first[rows], self.end[rows], self.numbers)
 
 
 class VoteSums:
@@ -87,7 +90,7 @@ class VoteSums:
             function(*given, votes.first[rows], votes.end[rows], sums[0, rows], sums[1, rows])
 
         in_threads(weigh, blocks, threads=threads)
-        loss, alpha, beta = _losses(votes, *sums, self._total)
+        loss, alpha, beta = _losses(votes, sums[0], sums[1], self._total)
         wide = np.column_stack([Z, np.ones(n, dtype=np.float32)])
         gradient = np.empty_like(Z)
 
@@ -124,7 +127,7 @@ def drawn_vote_sums(
         block, part, sums = Z[rows] @ columns, votes.part(rows), n_sums[:, rows]
         given = block, z_norms[rows], norms, itself[rows], their.weights, their.values
         (_weigh_few if few else _weigh)(*given, part.first, part.end, sums[0], sums[1])
-        loss, alpha, beta = _losses(part, *sums, total)
+        loss, alpha, beta = _losses(part, sums[0], sums[1], total)
         mine = alpha, beta, part.values, part.weights
         function = _slope_few if few else _slope
         function(block, *mine, part.first, part.end, zeros, zeros, their.values, their.weights)
@@ -139,28 +142,53 @@ def drawn_vote_sums(
     return sum(loss for loss, _ in results), gradient, back[:, -1:] * voters - back[:, :-1]
 
 
-def vote_means(
-    queries: RealArray, voters: RealArray, values: RealArray, weights: RealArray | None = None
-) -> RealArray:
+def vote_means(queries: RealArray, voters: RealArray, values: RealArray, weights: RealArray | None = None) -> RealArray:
     """Return the mean of the voters' values for each query, weighted by w_j exp(-distance), in float32.
 
     values : float32 of shape (n_voters, n_values)
     """
+    result = np.empty((len(queries), values.shape[1]), dtype=np.float32)
+
+    def of_block(rows: slice, shares: RealArray) -> None:
+        np.matmul(shares, values, out=result[rows])
+
+    _for_shares(queries, voters, weights, of_block)
+    return result
+
+
+def leading_votes(
+    queries: RealArray, voters: RealArray, k: int, weights: RealArray | None = None
+) -> tuple[IndexArray, RealArray]:
+    """Return the numbers of the k voters with the largest shares of the votes for each query, and these shares."""
+    numbers, result = np.empty((len(queries), k), dtype=np.intp), np.empty((len(queries), k), dtype=np.float32)
+
+    def of_block(rows: slice, shares: RealArray) -> None:
+        first = np.argpartition(-shares, k - 1, axis=1)[:, :k]
+        values = np.take_along_axis(shares, first, axis=1)
+        order = np.lexsort((first, -values), axis=1)
+        numbers[rows], result[rows] = (np.take_along_axis(array, order, axis=1) for array in (first, values))
+
+    _for_shares(queries, voters, weights, of_block)
+    return numbers, result
+
+
+def _for_shares(
+    queries: RealArray, voters: RealArray, weights: RealArray | None, function: Callable[[slice, RealArray], None]
+) -> None:
+    """Call a function with blocks of queries and the shares of the voters in their votes."""
     center = voters.mean(axis=0)
     queries, voters = queries - center, voters - center
     norms, columns = squared_norms(voters), np.ascontiguousarray(voters.T)
     logs = np.zeros(len(voters), dtype=np.float32) if weights is None else np.log(weights).astype(np.float32)
     few = len(queries) * len(voters) <= FEW_PAIRS
-    result = np.empty((len(queries), values.shape[1]), dtype=np.float32)
 
     def of_block(rows: slice) -> None:
         block = queries[rows] @ columns
         (_normalise_few if few else _normalise)(block, squared_norms(queries[rows]), norms, logs)
-        np.matmul(block, values, out=result[rows])
+        function(rows, block)
 
-    blocks = list(slices(len(queries), BLOCK))
+    blocks = list(slices(len(queries), max(1, min(BLOCK, MOST_SHARES // max(len(voters), 1)))))
     in_threads(of_block, blocks, threads=n_threads(float(len(queries)) * voters.size))
-    return result
 
 
 def _losses(votes: Votes, all_votes: RealArray, shares: RealArray, total: float) -> tuple[float, RealArray, RealArray]:
@@ -179,9 +207,7 @@ def _losses(votes: Votes, all_votes: RealArray, shares: RealArray, total: float)
     return loss, (alpha * scale).astype(np.float32), (beta * scale).astype(np.float32)
 
 
-def _weigh_few(
-    products: RealArray, norms: RealArray, their_norms: RealArray, itself: IndexArray, *rest: Any
-) -> None:
+def _weigh_few(products: RealArray, norms: RealArray, their_norms: RealArray, itself: IndexArray, *rest: Any) -> None:
     """Do what `_weigh` does."""
     weights, values, first, end, totals, shares = rest
     squared = np.maximum(norms[:, np.newaxis] + their_norms - 2.0 * products, 0.0)

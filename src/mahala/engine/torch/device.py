@@ -12,10 +12,12 @@ import numpy as np
 import torch
 
 from mahala.compiled.sums.pair_sums import Cost, slices_of
+from mahala.compiled.sums.vote_sums import Votes
 from mahala.engine.engine import LeadingDirection
 from mahala.engine.torch.edges import Edges, TorchHinges, added, edge_graph, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
+from mahala.engine.torch.votes import drawn_vote_sums, vote_means, vote_sums
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 # If fewer than one weight in this many is non-zero, a sparse product is faster.
@@ -131,6 +133,21 @@ class TorchDevice(DeviceMemory):
 
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
         return edge_graph(self, X, left, right)
+
+    def vote_sums(self, votes: Votes) -> Callable[[Tensor], tuple[float, Tensor]]:
+        return vote_sums(self, votes)
+
+    @in_blocks
+    def drawn_vote_sums(
+        self, Z: RealArray, votes: Votes, voters: RealArray, their: Votes, itself: IndexArray
+    ) -> tuple[float, RealArray, RealArray]:
+        return drawn_vote_sums(self, Z, votes, voters, their, itself)
+
+    @in_blocks
+    def vote_means(
+        self, queries: RealArray, voters: RealArray, values: RealArray, weights: RealArray | None = None
+    ) -> RealArray:
+        return vote_means(self, queries, voters, values, weights)
 
     def arrays(self) -> TorchArrays:
         return TorchArrays(self.device)

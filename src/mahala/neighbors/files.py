@@ -1,0 +1,88 @@
+"""Models in files: the rows, the maps and the lines. Trees are fitted again when they are needed, and checked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mahala.data.encoding import Encoder
+from mahala.metric import MahalanobisMetric
+from mahala.neighbors.fitted import Fitted
+from mahala.neighbors.line import Line
+from mahala.neighbors.maps import Target
+from mahala.support.arrays import Arrays
+from mahala.support.model_files import ModelFileError, array_value, count_value, finite, finite_array, header_value
+from mahala.support.states import prefixed, without_prefix
+
+
+def to_parts(model: Fitted) -> tuple[dict[str, object], Arrays]:
+    """Return what was learned as a header and arrays for a model file."""
+    encoder, encoder_arrays = model.encoder.to_parts()
+    header: dict[str, object] = {"encoder": encoder, "n_classes": model.target.n_classes, "seed": model.seed}
+    header |= {"weights": list(model.weights), "n_folds": model.n_folds}
+    arrays: Arrays = prefixed("encoder", encoder_arrays)
+    arrays |= {"plain": model.plain, "map": model.map, "maps": np.stack(model.maps), "folds": model.folds}
+    arrays |= {
+        "numbers": model.numbers,
+        "left_out": model.left_out,
+        "y": model.target.y,
+        "weights": model.target.weights,
+    }
+    if model.coordinates is not None:
+        arrays["coordinates"] = model.coordinates
+    if model.line is not None:
+        lines = [model.line, *model.lines]
+        arrays["slopes"] = np.stack([line.slopes for line in lines])
+        arrays["constants"] = np.stack([line.constants for line in lines]).astype(np.float64)
+        header["penalty"] = model.line.penalty
+    if model.tree_rows is not None:
+        arrays["tree_rows"] = model.tree_rows
+        arrays["tree_digest"] = model.tree_digest()
+    return header, arrays
+
+
+def from_parts(header: Mapping[str, Any], arrays: Arrays, given: MahalanobisMetric | None) -> Fitted:
+    """Return what `to_parts` was given; raise ModelFileError for what it cannot be."""
+    encoder = Encoder.from_parts(header_value(header, "encoder", dict), without_prefix("encoder", arrays))
+    n_classes, n_folds = count_value(header, "n_classes"), count_value(header, "n_folds")
+    plain = finite(array_value(arrays, "plain", np.float64, (None, None)), "plain")
+    n, width = len(plain), n_classes or 1
+    y = array_value(arrays, "y", np.intp if n_classes else np.float64, (n,))
+    if n_classes and len(y) and not 0 <= y.min() <= y.max() < n_classes:
+        raise ModelFileError(f"array 'y' should hold classes from 0 to {n_classes - 1}")
+    target = Target(finite(y, "y"), finite(array_value(arrays, "weights", np.float32, (n,)), "weights"), n_classes)
+    coordinates = array_value(arrays, "coordinates", np.float32, (n, None)) if "coordinates" in arrays else None
+    n_features = len(encoder.get_feature_names_out()) if coordinates is None else coordinates.shape[1]
+    maps = finite(array_value(arrays, "maps", np.float32, (n_folds, None, n_features)), "maps")
+    folds = array_value(arrays, "folds", np.intp, (n,))
+    numbers = array_value(arrays, "numbers", np.intp, (n,))
+    if n == 0 or numbers.min() < 0 or folds.min() < -1 or folds.max() >= n_folds or plain.shape[1] != encoder.n_plain:
+        raise ModelFileError("the rows of the model do not fit together")
+    weights = [float(weight) for weight in header_value(header, "weights", list)]
+    if len(weights) != 3:
+        raise ModelFileError(f"header entry 'weights' should be three numbers, found {weights!r:.40}")
+    line, lines = None, []
+    if "slopes" in arrays:
+        slopes = finite(array_value(arrays, "slopes", np.float32, (n_folds + 1, None, width)), "slopes")
+        constants = finite_array(arrays, "constants", (n_folds + 1, width))
+        penalty = float(header_value(header, "penalty", float, int))
+        line, *lines = (Line(*pair, penalty) for pair in zip(slopes, constants, strict=True))
+    model = Fitted(
+        encoder, given, plain, coordinates, target, numbers, folds, list(maps),
+        finite(array_value(arrays, "map", np.float32, (None, n_features)), "map"),
+        lines, line, array_value(arrays, "tree_rows", np.bool_, (n,)) if "tree_rows" in arrays else None,
+        tuple(weights), count_value(header, "seed"), array_value(arrays, "left_out", np.float32, (n, width)),
+    )  # fmt: skip
+    if model.tree_rows is not None:
+        model.expected_trees = finite(array_value(arrays, "tree_digest", np.float64, (None,)), "tree_digest")
+    return model
+
+
+def kind_of(name: Any) -> str:
+    """Return the kind of a row's name: "number", "text", or "none" for a row that was forgotten."""
+    return "none" if name is None else "text" if isinstance(name, str) else "number"
+
+
+def name_from(kind: str, text: str) -> Any:
+    """Return a row's name from its kind and its text."""
+    return {"none": None, "text": text}[kind] if kind != "number" else int(text)
