@@ -33,9 +33,6 @@ class Encoder:
     table : the preprocessor of data frames, or None
     """
 
-    # A metric of encoded features takes arrays as they are, and not only data frames.
-    takes_arrays = True
-
     def __init__(self, n_bins: int) -> None:
         self.n_bins = n_bins
         self.table: TablePreprocessor | None = None
@@ -211,6 +208,11 @@ class Encoder:
         for place, j in enumerate(self._arrays.get("marked", np.zeros(0)).astype(np.intp).tolist()):
             groups[f"x{j}"].append(self.n_features_in + place)
         return groups
+
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether a metric of the features takes arrays of columns, as this was fitted to, not of features."""
+        return self.table is None
 
     @property
     def columns_(self) -> list[tuple[str, str]]:
