@@ -93,6 +93,30 @@ def test_bytes_that_are_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text", ["a,b\n1,x\0y\n2,z\n", "a,b\n\0,x\n2,z\n", "größe,b\n\0,x\n2,z\n", "a,b\n1,\0\0x\r\n2,\0\n"]
+)
+def test_a_zero_byte_in_text(tmp_path, text):
+    table = frame_of(tmp_path, text)
+    assert len(table.data) == 2
+    assert "".join(table.data.row(0)).count("\0") == text.split("\n")[1].count("\0")
+    with pytest.raises(ValueError, match="neither UTF-8 nor UTF-16, and it has zero bytes"):
+        frame_of(tmp_path, text + "é,\0\n", "latin-1")
+    assert frame_of(tmp_path, "数量,城市城市城市城市\n1,上海上海上海上海\n", "utf-16-le").data.width == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"'])
+def test_the_line_of_excel_that_names_the_delimiter(tmp_path, first, encoding):
+    table = frame_of(tmp_path, f"{first}\r\na,1;b,2\r\n1,5;x\r\n2;y\r\n", encoding)
+    assert table.data.columns == ["a,1", "b,2"]
+    assert table.data.rows() == [("1,5", "x"), ("2", "y")]
+    assert table.decimal == ","
+    assert frame_of(tmp_path, "sep=\t\na\tb;c\n1\t2;3\n", encoding).data.rows() == [("1", "2;3")]
+    with pytest.raises(ValueError, match="line 4 has 1 fields"):
+        frame_of(tmp_path, f"{first}\na;b\n1;2\n3\n", encoding)
+
+
+@pytest.mark.parametrize(
     ("text", "rows"),
     [
         ("1,5;2,5\n3,5;4,5\n", [("1,5", "2,5"), ("3,5", "4,5")]),

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from mahala.support.arrays import check_room
 CSV = (".csv", ".tsv", ".txt")
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
 FRAMES = (*CSV, *EXCEL, ".parquet", ".feather", ".arrow")
+_SEPARATOR = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([\x09\x20-\x7e])"?(?:\r\n?|\n)')
 # Characters of the longest field; the default of Python's reader is 131,072.
 _LONGEST_FIELD = 2**27
 # Rows that Python's reader turns into columns at a time, and records that show what a file is like.
@@ -103,7 +105,8 @@ def _gzip_errors(path: str) -> Iterator[None]:
 
 def _read_csv(path: str) -> Frame:
     source, notes = _in_utf8(path)
-    head, delimiter = _head(path, source)
+    source, order = _separator(source, "\t;|," if ".tsv" in path.lower() else ";\t|,")
+    head, delimiter = _head(path, source, order)
     if not head:
         raise ValueError(f"{path} is empty: it must have a line of column names and lines of values")
     width, named = len(head[0]), _has_names(head)
@@ -126,12 +129,13 @@ def _read_csv(path: str) -> Frame:
 
 
 def _encoding(file: IO[bytes]) -> str:
-    """Return the encoding of a text file: UTF-8, UTF-16 if it says so or has zeros, else Windows' Western European."""
-    block = file.read(2**20)
+    """Return the encoding of a text file: UTF-16 if it says so or has zeros, UTF-8, else Windows' Western European."""
+    start = block = file.read(2**20)
     if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if b"\0" in block:
-        return "utf-16-be" if block[:1] == b"\0" else "utf-16-le"
+    utf_16 = "utf-16-be" if block[:1] == b"\0" else "utf-16-le"
+    if 4 * block.count(b"\0") > len(block):
+        return utf_16
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         while block:
@@ -139,7 +143,9 @@ def _encoding(file: IO[bytes]) -> str:
             block = file.read(2**20)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return "cp1252"
+        # Text in UTF-16 of few Latin letters has ends of lines, other bytes among which are zeros have none.
+        has_lines = b"\0" in start and re.search("[\r\n]", start.decode(utf_16, "ignore"))
+        return utf_16 if has_lines else "cp1252"
     return "utf-8"
 
 
@@ -169,8 +175,20 @@ def _in_utf8(path: str) -> tuple[str | bytes, list[str]]:
         if encoding != "cp1252":
             raise ValueError(f"{path} is not text: neither UTF-8 nor UTF-16 ({error.reason})") from None
         text, encoding = data.decode("latin-1"), "latin-1"
+    if "\0" in text and encoding in ("cp1252", "latin-1"):
+        raise ValueError(f"{path} is not text: neither UTF-8 nor UTF-16, and it has zero bytes")
     name = "Latin-1 (Windows-1252)" if encoding == "cp1252" else encoding.upper()
     return text.encode("utf-8", "replace"), [f"read as {name}"]
+
+
+def _separator(source: str | bytes, order: str) -> tuple[str | bytes, str]:
+    """Return a file and the delimiters to try. Excel's first line `sep=;` names the only one; it becomes blank."""
+    with open(source, "rb") if isinstance(source, str) else io.BytesIO(source) as file:
+        match = _SEPARATOR.match(file.read(20))
+        if match is None:
+            return source, order
+        file.seek(match.end())
+        return b"\n" + file.read(), match[1].decode()
 
 
 def _opened(source: str | bytes) -> IO[str]:
@@ -193,12 +211,11 @@ def _records(path: str, file: IO[str], delimiter: str) -> Iterator[tuple[int, li
         raise ValueError(f"{path} cannot be read beyond line {line}: {error}{hint}") from None
 
 
-def _head(path: str, source: str | bytes) -> tuple[list[list[str]], str]:
+def _head(path: str, source: str | bytes, order: str) -> tuple[list[list[str]], str]:
     """Return the first records and the delimiter: one that splits all of them alike, else the first into most fields.
 
-    The comma comes last, because it may be a decimal mark.
+    They are tried in their order; the comma comes last, because it may be a decimal mark.
     """
-    order = "\t;|," if ".tsv" in path.lower() else ";\t|,"
     heads: dict[str, list[list[str]]] = {}
     problem: ValueError | None = None
     for delimiter in order:
