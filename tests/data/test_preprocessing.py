@@ -6,6 +6,8 @@ import copy
 import datetime
 import json
 import re
+import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas
@@ -149,6 +151,47 @@ def test_types_of_pandas():
     ]
     day = 19723 - 1 / 24
     assert fitted.transform(frame)[0].tolist() == pytest.approx([1, 0, 1, 0, 1, 0, 0, 1, 0, day, 0, 1e6, 1, 0, 0])
+
+
+def test_cells_of_other_types():
+    """Decimals, as from SQL, are numbers; arrays are left out; what is too large for a float is missing."""
+    frame = pandas.DataFrame(
+        {
+            "decimal": [Decimal("1.50"), Decimal("2.25"), Decimal("sNaN")],
+            "mixed": [Decimal("1.50"), 2, 3.5],
+            "huge": [10**400, 1, 2],
+            "digits": ["9" * 400, "1", "2"],
+            "array": [np.array([1, 2]), None, np.array([3, 4, 5])],
+            "minus": ["(1.5)", "1.5-", "\u22121.5"],
+            "signed": ["(1.5)", "3", "7"],
+        }
+    )
+    fitted = TablePreprocessor().fit(frame)
+    done = dict(fitted.columns_)
+    assert done["array"] == "left out: it holds ndarray"
+    assert done["minus"] == "left out: the same value in every row (-1.5)"
+    assert done["signed"] == "number, (1.5) read as -1.5"
+    for name in ("decimal", "huge", "digits"):
+        assert done[name].startswith("number; 1 missing, set to the median 1.")
+    with pytest.warns(UserWarning, match=r"'digits' has 1 cell other than numbers, such as '9{60}'\.\.\.; it counts"):
+        X = fitted.transform(frame.assign(array=["x", "y", "z"]))
+    assert X.tolist() == [
+        [1.5, 0.0, 1.5, 1.5, 1.0, 1.5, 1.0, -1.5],
+        [2.25, 0.0, 2.0, 1.0, 0.0, 1.0, 0.0, 3.0],
+        [1.875, 1.0, 3.5, 2.0, 0.0, 2.0, 0.0, 7.0],
+    ]
+    np.testing.assert_array_equal(TablePreprocessor().fit_transform(frame.to_numpy()), X)
+
+
+def test_a_lazy_frame_of_polars():
+    rows = polars.DataFrame({"a": [0.0, 1.0, 5.0, 6.0], "b": [0.5, 0.0, 1.0, 2.0]})
+    y = [0, 0, 1, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = LDA().fit(rows.lazy(), y)
+        np.testing.assert_array_equal(fitted.transform(rows), LDA().fit(rows, y).transform(rows))
+        np.testing.assert_array_equal(fitted.transform(rows.lazy()), fitted.transform(rows))
+        assert TablePreprocessor().fit_transform(rows.lazy()).shape == (4, 2)
 
 
 def test_new_tables(frame, fitted):

@@ -37,7 +37,12 @@ def is_tensor(X: Any) -> bool:
 
 
 def to_numpy(X: Any) -> Any:
-    """Return a tensor as an array of NumPy, which shares its memory if it is on the processor; others unchanged."""
+    """Return a tensor as an array of NumPy, which shares its memory if it is on the processor; others unchanged.
+
+    A LazyFrame of Polars is collected.
+    """
+    if type(X).__name__ == "LazyFrame":
+        return X.collect()
     return X.detach().cpu().numpy() if is_tensor(X) else X
 
 

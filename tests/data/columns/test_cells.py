@@ -19,7 +19,9 @@ from mahala.data.columns.cells import (
     decimal_marks,
     form_of,
     missing_cells,
+    money,
     number,
+    percentage,
 )
 
 
@@ -45,6 +47,30 @@ def test_thousands(whole, cents, space):
 )
 def test_what_is_no_number(text):
     assert number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("\u22121.5", -1.5), ("1.5-", -1.5), ("(1.5)", -1.5), ("(3)", -3.0), ("1,200-", -1200.0)),
+        *((text, None) for text in ("2-", "(-5)", "-5.5-", "((5))", "5.-.", "()", "-")),
+    ],
+)
+def test_minus_signs(text, value):
+    assert number(text) == value
+    assert decimal_marks(["(1,019)", "1.019-"]) == set()
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        *((money, text, -5.0) for text in ("-$5", "$-5", "($5)", "\u2212$5", "-5 €", "5.0- USD", "-USD 5", "$(5)")),
+        *((percentage, text, -5.0) for text in ("-5%", "(5%)", "(5)%", "\u22125 %", "5.0-%")),
+        *((money, text, None) for text in ("-$-5", "($-5)", "-(5)", "$")),
+    ],
+)
+def test_minus_signs_beside_a_unit(read, text, value):
+    assert read(text, ".") == value
 
 
 def test_marks():

@@ -28,6 +28,7 @@ _WHOLE = {
 _EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
 # Both search every cell: repeated spaces before an end would take quadratic time.
 _CURRENCY = re.compile(r"^(?:[A-Z]{3}\s|[$€£¥₹])|(?:\s[A-Z]{3}|[$€£¥₹])$")
+_SIGNS = "()-\u2212"
 _PERCENT = re.compile(r"%$")
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?")
 _DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d.%m.%y")
@@ -57,6 +58,20 @@ def missing_cells(texts: Sequence[str | None]) -> NDArray[np.bool_]:
     return np.fromiter((text is None or text in spellings for text in texts), dtype=bool, count=len(texts))
 
 
+def _signed(text: str) -> str:
+    """Return an amount with its minus sign in front: of text in parentheses, or with the sign at the end.
+
+    A sign at the end needs a decimal or thousands mark before it: 2- may be a grade.
+
+    >>> _signed("(1.5)"), _signed("1.5-"), _signed("\u22121.5"), _signed("2-")
+    ('-1.5', '-1.5', '-1.5', '2-')
+    """
+    text = text.replace("\u2212", "-")
+    if text.startswith("(") and text.endswith(")"):
+        return f"-{text[1:-1]}"
+    return f"-{text[:-1]}" if text.endswith("-") and ("." in text or "," in text) else text
+
+
 def decimal_marks(texts: Iterable[str]) -> set[Decimal]:
     """Return the decimal marks that numbers in text must have; none if they could have either.
 
@@ -64,7 +79,7 @@ def decimal_marks(texts: Iterable[str]) -> set[Decimal]:
     (set(), {','}, {'.'})
     """
     marks: set[Decimal] = set()
-    for text in texts:
+    for text in map(_signed, texts):
         comma, point = text.count(","), text.count(".")
         if comma and point:
             marks.add("." if text.rfind(".") > text.rfind(",") else ",")
@@ -85,9 +100,10 @@ def number(text: str, decimal: Decimal = ".") -> float | None:
 
     >>> number("1,019.5"), number("1.019,5", ","), number("1 019", ","), number("12,5"), number("1_0")
     (1019.5, 1019.5, 1019.0, None, None)
-    >>> number("0,126"), number("0,126", ",")
-    (None, 0.126)
+    >>> number("0,126"), number("0,126", ","), number("(1.5)"), number("1.5-")
+    (None, 0.126, -1.5, -1.5)
     """
+    text = _signed(text)
     if not text or text[-1] not in "0123456789." + decimal or "_" in text:
         return None
     text = _SPACES.sub("", text)
@@ -133,9 +149,7 @@ def money(text: str, decimal: Decimal) -> float | None:
     >>> money("$1,200.50", "."), money("1.200,50 €", ","), money("(USD 3)", "."), money("3 apples", ".")
     (1200.5, 1200.5, -3.0, None)
     """
-    sign = -1.0 if text.startswith("(") and text.endswith(")") else 1.0
-    amount = number(_CURRENCY.sub("", text if sign > 0.0 else text[1:-1]).strip(), decimal)
-    return None if amount is None else sign * amount
+    return _without(_CURRENCY, text, decimal)
 
 
 def percentage(text: str, decimal: Decimal) -> float | None:
@@ -144,7 +158,14 @@ def percentage(text: str, decimal: Decimal) -> float | None:
     >>> percentage("12.5%", "."), percentage("12,5 %", ","), percentage("%", ".")
     (12.5, 12.5, None)
     """
-    return number(_PERCENT.sub("", text).strip(), decimal)
+    return _without(_PERCENT, text, decimal)
+
+
+def _without(unit: re.Pattern[str], text: str, decimal: Decimal) -> float | None:
+    """Return the number that a cell holds beside a unit, which may stand between a minus sign and the number."""
+    text = _signed(text)
+    sign = "-" if text.startswith("-") else ""
+    return number(sign + unit.sub("", text.removeprefix("-")).strip(), decimal)
 
 
 def clock_hours(text: str, form: str = "") -> float | None:
@@ -212,7 +233,7 @@ def form_of(texts: Collection[str], kind: str) -> str | None:
     (',', None, None)
     """
     _, read, forms, mark = CELL_KINDS[kind]
-    if mark is not None and 2 * sum(bool(mark.search(text.strip("()"))) for text in texts) < len(texts):
+    if mark is not None and 2 * sum(bool(mark.search(text.strip(_SIGNS))) for text in texts) < len(texts):
         return None
     distinct = set(texts)
     fitting = (form for form in forms if all(read(text, form) is not None for text in distinct))

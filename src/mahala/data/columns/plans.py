@@ -32,6 +32,8 @@ _MOSTLY = 0.9
 # Fewer rows do not show that a column is an identifier: in the order of the rows, or in any order.
 _LEAST_IN_ORDER, _LEAST_SHUFFLED = 10, 50
 _ID_NAME = re.compile(r"(?i:(?:^|[\W_])(?:id|ids|uuid|guid|index|idx|key|pk|rowid)$|^id[\W_])|[a-z](?:Id|ID)$")
+# Characters of a cell in a message.
+_LONGEST_SHOWN = 60
 # Text of at least so many words per cell is not a name.
 _WORDS = 3.0
 
@@ -119,7 +121,7 @@ def _mark_of(name: str, texts: list[str], counts: Counter[Decimal], default: Dec
     """Return the decimal mark that most numbers of a column show; if they show none, the default."""
     if given is not None and counts[other_mark(given)] and any(given in text for text in texts):
         odd = next(text for text in texts if other_mark(given) in decimal_marks([text]))
-        holds = f"column {name!r} holds {odd!r}, where it cannot be one"
+        holds = f"column {name!r} holds {_shown(odd)}, where it cannot be one"
         raise ParameterError(
             f"decimal is {given!r}, but {holds}: write its numbers in one way, or omit decimal", "decimal"
         )
@@ -161,7 +163,7 @@ def encoded(plan: ColumnPlan, column: Column, n_hashed: int) -> FloatArray:
         codes = {level: j for j, level in enumerate(plan.levels)}
         unseen = sorted({cell for cell in cells if cell is not None} - set(codes))
         if unseen:
-            values_unseen = f"{_counted(len(unseen), 'value')} not seen in fit, such as {unseen[0]!r}"
+            values_unseen = f"{_counted(len(unseen), 'value')} not seen in fit, such as {_shown(unseen[0])}"
             warnings.warn(f"column {plan.name!r} has {values_unseen}: its features are 0 there", stacklevel=5)
         chosen = np.array([codes.get(cell, -1) for cell in cells])
         rows, result = np.flatnonzero(chosen >= 0), np.zeros((len(cells), len(codes)))
@@ -185,14 +187,17 @@ def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
         values = cell_values(texts, kind, form_of(present, kind) or form)  # all may have another form than in fit
     odd = np.flatnonzero(np.isnan(values) & ~column.missing)
     other = other_mark(plan.decimal)
-    foreign = [texts[row] for row in odd if kind == "number" and number(texts[row], other) is not None]
+    unread = [texts[row] for row in odd if kind == "number" and number(texts[row], plan.decimal) is None]
+    foreign = [text for text in unread if number(text, other) is not None]
     if foreign and plan.decimal not in decimal_marks(texts[row] for row in np.flatnonzero(~np.isnan(values))):
-        holds = f"column {plan.name!r} holds {foreign[0]!r}, which is no number with the decimal mark {plan.decimal!r}"
-        raise ValueError(f"{holds}: set the decimal mark to {other!r}")
+        why = f"which is no number with the decimal mark {plan.decimal!r}: set the decimal mark to {other!r}"
+        raise ValueError(f"column {plan.name!r} holds {_shown(foreign[0])}, {why}")
     if len(odd) and len(odd) == len(present):
-        raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {plan.words}")
+        raise ValueError(
+            f"column {plan.name!r} is text, such as {_shown(texts[odd[0]])}, but in fit it held {plan.words}"
+        )
     if len(odd):
-        cells = f"{_counted(len(odd), 'cell')} other than {plan.words}, such as {texts[odd[0]]!r}"
+        cells = f"{_counted(len(odd), 'cell')} other than {plan.words}, such as {_shown(texts[odd[0]])}"
         count = "it counts" if len(odd) == 1 else "they count"
         mixed = f"; {_mixed(foreign, other)}" if foreign else ""
         warnings.warn(f"column {plan.name!r} has {cells}; {count} as missing{mixed}", stacklevel=6)
@@ -201,7 +206,12 @@ def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
 
 def _mixed(foreign: list[str], mark: Decimal) -> str:
     """Say that a column has numbers with two decimal marks, of which one cannot be read."""
-    return f"its decimal marks are mixed: {_counted(len(foreign), 'cell')} with {mark!r}, such as {foreign[0]!r}"
+    return f"its decimal marks are mixed: {_counted(len(foreign), 'cell')} with {mark!r}, such as {_shown(foreign[0])}"
+
+
+def _shown(cell: str) -> str:
+    """Return the text of a cell in quotes, of a long one its beginning."""
+    return repr(cell) if len(cell) <= _LONGEST_SHOWN else f"{cell[:_LONGEST_SHOWN]!r}..."
 
 
 def _counted(n: int, word: str) -> str:
@@ -250,7 +260,7 @@ def _plan_of_text(name: str, column: Column, texts: list[str], settings: PlanSet
     levels, n_rows = sorted(set(texts)), len(column.values)
     n_gaps, share = n_rows - len(texts), len(levels) / len(texts)
     if len(levels) == 1 and not n_gaps and n_rows > 1:
-        return ColumnPlan(name, "out", f"left out: the same value in every row ({levels[0]!r})")
+        return ColumnPlan(name, "out", f"left out: the same value in every row ({_shown(levels[0])})")
     several = f"{len(levels):,} different values in {len(texts):,} rows"
     distinct = (
         column.kind == "text"
@@ -291,15 +301,16 @@ def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     """Say how numbers in the text of a column were read."""
     reading = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
     thousands = {*SPACES, "," if mark == "." else "."}
-    grouped = next((text for text in texts if thousands & set(text) and number(text, mark) is not None), None)
-    if grouped is not None:
-        reading += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
+    unusual = (text for text in texts if thousands & set(text) or text[-1] in "-)")
+    example = next((text for text in unusual if number(text, mark) is not None), None)
+    if example is not None:
+        reading += f", {example} read as {number(example, mark):.15g}" if len(example) < 12 else ", thousands marked"
     foreign = [text for text in texts if number(text, mark) is None]
     if foreign:
         reading += f"; {_mixed(foreign, other_mark(mark))}"
     numeric = set(texts)
     odd = [text for text in column.values if text is not None and text not in numeric]
-    return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else reading
+    return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {_shown(odd[0])}" if odd else reading
 
 
 def _identifier(name: str, column: Column) -> str | None:

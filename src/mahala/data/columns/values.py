@@ -1,6 +1,7 @@
 """Columns of pandas and Polars data frames and of arrays, in one form."""
 
 from datetime import date, datetime
+from decimal import Decimal as DecimalNumber
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from mahala.data.columns.cells import MISSING, Decimal, are_codes, missing_cells, missing_spellings
 from mahala.support.lazily import sklearn_checks
 
+# Types of numbers in cells; those of SQL are decimal.Decimal.
+_NUMBERS = Real | np.bool_ | DecimalNumber
 # The number of microseconds of a day.
 _DAY = 86_400e6
 _LEADING_ZERO = r"^0[0-9]"
@@ -36,7 +39,8 @@ class Column(NamedTuple):
 
 def is_frame(X: Any) -> bool:
     """Return whether X is a data frame of pandas or Polars."""
-    return type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(X, "columns")
+    # Of the class: to look up the columns of a LazyFrame takes work.
+    return type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(type(X), "columns")
 
 
 def names_of(X: Any) -> list[str]:
@@ -140,7 +144,7 @@ def _from_pandas(series: Any) -> Column:
         return _from_array(series.to_numpy(dtype=f"{kind}8[us]"))
     if kind in "iufb":
         return _of_floats(series.to_numpy(dtype=np.float64, na_value=np.nan), "flag" if kind == "b" else "number")
-    return _from_array(series.astype(object).where(series.notna(), None).to_numpy(dtype=object))
+    return _from_objects(series.astype(object).tolist())
 
 
 def _from_array(array: NDArray[Any]) -> Column:
@@ -155,21 +159,38 @@ def _from_array(array: NDArray[Any]) -> Column:
 
 
 def _from_objects(values: list[Any]) -> Column:
-    values = [None if v is None or v != v or str(v) in ("<NA>", "NaT") else v for v in values]
+    values = [None if _is_missing(value) else value for value in values]
     present = [value for value in values if value is not None]
     if all(isinstance(value, str) for value in present):
         texts = np.array([None if value is None else value.strip() for value in values], dtype=object)
         texts[missing_cells(texts.tolist())] = None
         return Column(texts, "text")
-    if all(isinstance(value, Real | np.bool_) for value in present):
+    if all(isinstance(value, _NUMBERS) for value in present):
         is_flag = all(isinstance(value, bool | np.bool_) for value in present)
-        return _of_floats([np.nan if v is None else float(v) for v in values], "flag" if is_flag else "number")
+        return _of_floats([np.nan if v is None else _float(v) for v in values], "flag" if is_flag else "number")
     if all(isinstance(value, date | datetime) for value in present):
         return _from_array(np.array(values, "datetime64[us]"))
-    if all(isinstance(value, str | Real | np.bool_) for value in present):  # text and numbers side by side
+    if all(isinstance(value, str | _NUMBERS) for value in present):  # text and numbers side by side
         return Column(np.array([None if value is None else _spelled(value) for value in values], dtype=object), "text")
-    odd = next(value for value in present if not isinstance(value, str | Real | np.bool_))
+    odd = next(value for value in present if not isinstance(value, str | _NUMBERS))
     return Column(np.empty(0), type(odd).__name__)
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a cell is None, NaN, NaT or pandas.NA; arrays and others cannot be compared with themselves."""
+    if isinstance(value, str | DecimalNumber):
+        return not isinstance(value, str) and value.is_nan()
+    if isinstance(value, Real | np.generic):
+        return bool(value != value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _float(value: Any) -> float:
+    """Return a number as a float; one beyond its range, such as an integer of 400 digits, is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def _spelled(value: Any) -> str:
