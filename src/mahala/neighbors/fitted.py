@@ -200,7 +200,10 @@ class Fitted:
         if self.line is not None:
             encoded = self.encoder.encoded(made.plain)
             penalty = self.line.penalty
-            made.line = final_line(encoded, made.target, penalty)
+            made.line = final_line(encoded, made.target, penalty, self.line.slopes)
             parts = (np.flatnonzero(made.folds != fold) for fold in range(self.n_folds))
-            made.lines = [final_line(encoded[part], made.target.part(part), penalty) for part in parts]
+            made.lines = [
+                final_line(encoded[part], made.target.part(part), penalty, line.slopes)
+                for part, line in zip(parts, self.lines, strict=True)
+            ]
         return made

@@ -44,6 +44,8 @@ class Settings(NamedTuple):
     seed: int
 
 
+# Rows times classes from which the trees of the first fold decide whether those of the others are worth their time.
+COSTLY = 10_000
 Show = Callable[[int, float], None]
 # The steps that are shown: four folds, the line and the trees.
 N_STEPS = 6
@@ -130,17 +132,17 @@ class _Mixing:
         self.fitted.left_out[self.rated] = after
         return second
 
+    def promises(self, predicted: RealArray) -> bool:
+        """Whether an expert gains half a standard error in the rows for which its predictions are known."""
+        known = np.isfinite(predicted[self.rated, 0])
+        target, before = self._target.part(known), mixed(self._predictions, self._weights, self._target)[known]
+        both = [before, predicted[self.rated[known]]]
+        mean, error = gain(before, mixed(both, best_weights(both[0], both[1], target), target), target)
+        return mean > 0.5 * error
+
     @property
     def weights(self) -> list[float]:
         return self._weights
-
-    def left_out(self, predict: Callable[[int, IndexArray], RealArray]) -> RealArray:
-        """Return what an expert predicts for the rows of each fold, given a function of a fold and its rows."""
-        predicted = np.full_like(self.fitted.left_out, np.nan)
-        for fold in range(self.fitted.n_folds):
-            rest = np.flatnonzero(self.fitted.folds == fold)
-            predicted[rest] = predict(fold, rest)
-        return predicted
 
 
 def _add_line(mixing: _Mixing, rows: Rows, chosen: IndexArray, *, always: bool) -> None:
@@ -150,11 +152,15 @@ def _add_line(mixing: _Mixing, rows: Rows, chosen: IndexArray, *, always: bool) 
     if len(chosen) > MOST_ROWS:
         part = np.union1d(chosen[:: -(-len(chosen) // MOST_ROWS)], mixing.rated)
     lines = left_out_lines(rows.encoded[part], rows.target.part(part), fitted.folds[part])
-    predicted = mixing.left_out(lambda fold, rest: lines[fold].predict(rows.encoded[rest], n_classes))
+    predicted = np.full_like(fitted.left_out, np.nan)
+    for fold, line in enumerate(lines):
+        rest = np.flatnonzero(fitted.folds == fold)
+        predicted[rest] = line.predict(rows.encoded[rest], n_classes)
     if mixing.add(predicted, -np.inf if always else 0.0) is not None:
         fitted.lines, fitted.weights = lines, (mixing.weights[0], mixing.weights[1], 0.0)
         encoded, target = rows.encoded[part], rows.target.part(part)
-        fitted.line = final_line(encoded, target, lines[0].penalty) if n_classes else ridge(encoded, target)
+        start = np.mean([line.slopes for line in lines], axis=0)
+        fitted.line = final_line(encoded, target, lines[0].penalty, start) if n_classes else ridge(encoded, target)
 
 
 def _add_trees(mixing: _Mixing, chosen: IndexArray, *, always: bool) -> None:
@@ -162,10 +168,15 @@ def _add_trees(mixing: _Mixing, chosen: IndexArray, *, always: bool) -> None:
     fitted = mixing.fitted
     fitted.tree_rows = np.zeros(len(fitted.plain), dtype=bool)
     fitted.tree_rows[chosen] = True
-    predicted = mixing.left_out(
-        lambda fold, rest: fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
-    )
-    weight = mixing.add(predicted, -np.inf if always else 1.0)
+    predicted, weight = np.full_like(fitted.left_out, np.nan), None
+    costly = len(chosen) * max(fitted.target.n_classes, 1) > COSTLY
+    for fold in range(fitted.n_folds):
+        rest = np.flatnonzero(fitted.folds == fold)
+        predicted[rest] = fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
+        if out_of_time() or (fold == 0 and costly and not always and not mixing.promises(predicted)):
+            break
+    else:
+        weight = mixing.add(predicted, -np.inf if always else 1.0)
     if weight is None:
         fitted.tree_rows = None
         fitted.forget_trees()

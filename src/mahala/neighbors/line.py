@@ -19,7 +19,7 @@ MOST_ROWS = 50_000
 # Directions of rows with a smaller share of the largest variance are rounding.
 _LEAST_VARIANCE = 1e-9
 # What the descent may leave of the largest slope, and of the objective.
-_SLOPE, _GAIN, _ITERATIONS = 1e-5, 1e-7, 200
+_SLOPE, _GAIN, _ITERATIONS = 1e-4, 1e-6, 200
 # An upper bound of the second derivative of a log loss.
 _CURVATURE = 0.25
 
@@ -91,30 +91,32 @@ class SoftmaxPath:
     The variables are slopes along principal directions, each in a unit in which the curvature is about 1.
     """
 
-    def __init__(self, X: RealArray, target: Target) -> None:
+    def __init__(self, X: RealArray, target: Target, start: RealArray | None = None) -> None:
         self._at, self._target = Directions.of(X, target.weights), target
         self._shares = target.weights / target.weights.sum(dtype=np.float64)
         counts = np.bincount(target.y, self._shares, target.n_classes)
         self._constants = np.log(np.maximum(counts, 1e-6))
         self._slopes = np.zeros((len(self._at.variances), target.n_classes))
+        if start is not None:
+            self._slopes = self._at.vectors.T @ start
         self._hits = np.eye(target.n_classes)[target.y]
 
     def fit(self, penalty: float) -> Line:
         """Return the line that minimises the mean log loss + penalty / 2 × the sum of the squared slopes."""
         units = 1.0 / np.sqrt(_CURVATURE * self._at.variances + penalty)[:, np.newaxis]
-        rows = self._at.rows * units.T
+        rows = (self._at.rows * units.T).astype(np.float32)
         shape = len(units) + 1, self._target.n_classes
 
         def objective(vector: FloatArray) -> tuple[float, FloatArray]:
             variables = vector.reshape(shape)
-            scores = rows @ variables[:-1] + variables[-1]
+            scores = rows @ variables[:-1].astype(np.float32) + variables[-1]
             scores -= scores.max(axis=1, keepdims=True)
             powers = np.exp(scores)
             sums = powers.sum(axis=1, keepdims=True)
             loss = float(self._shares @ (np.log(sums[:, 0]) - (scores * self._hits).sum(axis=1)))
             errors = (powers / sums - self._hits) * self._shares[:, np.newaxis]
             slopes = variables[:-1] * units
-            gradient = np.vstack([rows.T @ errors + penalty * slopes * units, errors.sum(axis=0)])
+            gradient = np.vstack([rows.T @ errors.astype(np.float32) + penalty * slopes * units, errors.sum(axis=0)])
             return loss + penalty / 2.0 * float(np.square(slopes).sum()), gradient.ravel()
 
         first = np.vstack([self._slopes / units, self._constants]).ravel()
@@ -144,9 +146,9 @@ def left_out_lines(X: RealArray, target: Target, folds: IndexArray) -> list[Line
     return best
 
 
-def final_line(X: RealArray, target: Target, penalty: float) -> Line:
-    """Return the line of all rows with a penalty that was chosen."""
-    return SoftmaxPath(X, target).fit(penalty) if target.n_classes else ridge(X, target, penalty)
+def final_line(X: RealArray, target: Target, penalty: float, start: RealArray) -> Line:
+    """Return the line of rows with a penalty that was chosen; the search for its slopes begins at `start`."""
+    return SoftmaxPath(X, target, start).fit(penalty) if target.n_classes else ridge(X, target, penalty)
 
 
 def softmax(scores: RealArray) -> RealArray:
