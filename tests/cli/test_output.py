@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.output import csv_writer, print_json, printable
+from mahala.cli.output import csv_writer, print_json, printable, say, terminal, text_writer, write_files
 
 HOSTILE = "\x1b]0;title\x07\x9b31m\u202e\udc80"
 
@@ -30,6 +31,23 @@ def test_printable_text_has_no_controls(text):
     assert is_plain(shown)
     if text.isascii() and text.isprintable():
         assert shown == text
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
+@pytest.mark.parametrize("write", [say, print_json, lambda text: terminal().print(text)])
+def test_a_full_disk_names_what_is_written(monkeypatch, write):
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(full, write_through=True))
+        with pytest.raises(OSError, match="No space left on device") as error:
+            write("text")
+        assert error.value.filename == "standard output"
+
+
+def test_files_take_names_that_are_not_utf_8(tmp_path):
+    name = b"t\xff.csv".decode(errors="surrogateescape")
+    write_files({tmp_path / "t.html": text_writer(name), tmp_path / "t.csv": csv_writer([[name]])})
+    assert (tmp_path / "t.html").read_text() == "t\\udcff.csv"
+    assert (tmp_path / "t.csv").read_text() == "t\\udcff.csv\n"
 
 
 def test_json_stays_json(capsys):

@@ -16,7 +16,7 @@ import typer
 import mahala
 from mahala.cli.models import configured, trust_text
 from mahala.cli.options import EventFormat, Force, Settings, check_output
-from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, write_files
+from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, text_writer, write_files
 from mahala.cli.stream import MALFORMED, report_malformed
 from mahala.cli.tables import open_input, query_vectors, read_collection, read_items, read_with_ids, report_events
 from mahala.stream.input import read_lines
@@ -121,9 +121,7 @@ def adapt(
     if metric is not None:
         writers[metric] = lambda place: adapter.metric_.save(place)
     if report is not None:
-        writers[report] = lambda place: place.write_text(
-            _page(adapter, names, str(queries), str(items), str(output)), encoding="utf-8"
-        )
+        writers[report] = lambda place: text_writer(_page(adapter, names, str(queries), str(items), str(output)))(place)
     write_files(writers)
     facts |= {"seconds": time.perf_counter() - started}
     facts |= {option.removeprefix("--"): None if path is None else str(path) for option, path in options.items()}

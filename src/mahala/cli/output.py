@@ -13,13 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from mahala.support.files import whole_file
+from mahala.support.files import named, whole_file
 
 Writer = Callable[[Path], object]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
 
 # Characters that control a terminal, or change the direction of the text around them.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# What errors call the streams.
+STDOUT, STDERR = "standard output", "standard error"
 # How cells begin that a spreadsheet reads as formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -42,7 +44,8 @@ def escape(text: str) -> str:
 
 def say(text: str, err: bool = False) -> None:
     """Print text, which may come from a file, on stdout or stderr."""
-    typer.echo(printable(text), err=err)
+    with named(STDERR if err else STDOUT):
+        typer.echo(printable(text), err=err)
 
 
 def terminal(stderr: bool = False) -> Any:
@@ -52,6 +55,10 @@ def terminal(stderr: bool = False) -> Any:
     class Safe(Console):
         def render_str(self, text: str, *args: Any, **options: Any) -> Any:
             return super().render_str(printable(text), *args, **options)
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            with named(STDERR if stderr else STDOUT):
+                super().print(*objects, **options)
 
     return Safe(stderr=stderr, highlight=False)
 
@@ -110,15 +117,15 @@ def write_files(writers: Mapping[Path, Writer], earlier: Iterable[Path] = ()) ->
 
 
 def text_writer(text: str) -> Writer:
-    """Return a function for `write_files` that writes text."""
-    return lambda path: path.write_text(text, encoding="utf-8")
+    """Return a function for `write_files` that writes text, with escapes for names of files that are not UTF-8."""
+    return lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
     """Return a function for `write_files` that writes rows; text that looks like a formula gets an apostrophe."""
 
     def write(path: Path) -> None:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
 
     return write
@@ -151,7 +158,8 @@ def _cell(value: Any) -> Any:
 def print_json(value: Any) -> None:
     """Print a value as one line of strict JSON: arrays as lists, NaN and infinities as null."""
     text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
-    typer.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    with named(STDOUT):
+        typer.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def _plain(value: Any) -> Any:

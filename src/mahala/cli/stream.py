@@ -19,10 +19,10 @@ import mahala
 from mahala.cli.group import BROKEN_PIPE, forget_output, with_options
 from mahala.cli.models import configured, learner_named
 from mahala.cli.options import Settings
-from mahala.cli.output import say
+from mahala.cli.output import STDOUT, say
 from mahala.cli.tables import open_input, read_items
 from mahala.stream.input import LONGEST, read_lines
-from mahala.support.files import only_writer
+from mahala.support.files import named, only_writer
 
 # Exit codes: too many malformed lines, and some malformed lines.
 INVALID, MALFORMED = 2, 3
@@ -109,7 +109,8 @@ def stream(
                     else:
                         learned += 1
                         mistakes += not result.right
-                        sys.stdout.write(json.dumps(result.record) + "\n")
+                        with named(STDOUT):
+                            sys.stdout.write(json.dumps(result.record) + "\n")
                     if learning.due:
                         _checkpoint(learning)
             except _Stopped as stopped:
@@ -131,8 +132,13 @@ def stream(
 
 def _checkpoint(learning: mahala.stream.Stream) -> None:
     """Save model and position, after everything learned so far has been printed."""
-    sys.stdout.flush()
+    _flush()
     learning.save()
+
+
+def _flush() -> None:
+    with named(STDOUT):
+        sys.stdout.flush()
 
 
 class _Stopped(Exception):
@@ -170,7 +176,7 @@ class _Input:
             raise _Stopped(number)
 
     def read1(self, size: int, /) -> bytes:
-        sys.stdout.flush()
+        _flush()
         if not self._interruptible(self._is_ready):
             self._learning.save()
         block: bytes = self._interruptible(lambda: self._file.read1(size))

@@ -75,31 +75,39 @@ def whole_file(path: str | os.PathLike[str], previous: bool = False) -> Iterator
     temporary, link = _temporary(target), _temporary(target)
     _writing.update((temporary.name, link.name))
     try:
-        if target.exists():  # its readers may be few: nobody else reads the new file until it has the same mode
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        if target.exists():
-            _keep_owner_and_mode(target, temporary)
-            if previous:  # under both names for a moment, so that `path` always exists
-                _link(target, link)
-                os.replace(link, previous_of(target))
-        os.replace(temporary, target)
+        with named(target):
+            if target.exists():  # its readers may be few: nobody else reads the new file until it has the same mode
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            if target.exists():
+                _keep_owner_and_mode(target, temporary)
+                if previous:  # under both names for a moment, so that `path` always exists
+                    _link(target, link)
+                    os.replace(link, previous_of(target))
+            os.replace(temporary, target)
         with suppress(OSError):  # the new name is made durable, where the system can
             descriptor = os.open(target.parent, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-    except OSError as error:
-        if error.filename is None and error.strerror:  # such as a full disk
-            raise OSError(error.errno, error.strerror, str(target)) from error
-        raise
     finally:
         temporary.unlink(missing_ok=True)
         link.unlink(missing_ok=True)
         _writing.difference_update((temporary.name, link.name))
+
+
+@contextmanager
+def named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Give an OSError without the name of a file, such as that of a full disk, the name of the file that is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.strerror:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def remove_abandoned(path: str | os.PathLike[str]) -> None:
