@@ -34,6 +34,8 @@ def test_pairs_and_ratings(tmp_path):
     answers = read_answers(tmp_path / "b.csv", "ratings", 4)
     assert answers.values.tolist() == [4.5, 1.0]
     np.testing.assert_array_equal(answers.rows, [[0, 2], [1, 3]])
+    (tmp_path / "c.csv").write_text("0,1,2\n2,3,2.5\n")  # a first line of numbers is an answer
+    assert read_answers(tmp_path / "c.csv", "ratings", 4).values.tolist() == [2.0, 2.5]
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,10 @@ def _columns(path: str) -> dict[str, list[Any]]:
         return _json_columns(path)
     if suffix not in (*CSV, ".parquet"):
         raise ValueError(f"{path} must be a .csv, .tsv, .jsonl or .parquet file, got the suffix {suffix!r}")
-    frame = read_frame(path, suffix).data
-    return {name: frame[name].to_list() for name in frame.columns}
+    columns = {name: values.to_list() for name, values in read_frame(path, suffix).data.to_dict().items()}
+    if suffix in CSV and all(map(str.isdecimal, columns)):  # an answer, of which the columns were given the names
+        return {f"column {at}": [name, *values] for at, (name, values) in enumerate(columns.items(), start=1)}
+    return columns
 
 
 def _json_columns(path: str) -> dict[str, list[Any]]:

@@ -57,7 +57,9 @@ def test_names_or_values(tmp_path, text, named):
         assert table.notes == (note,)
 
 
-@pytest.mark.parametrize("text", ["0,1\n1,1\n0,0\n", "0,1,2\n2,0,1\n0,1,2\n", "a,0,1\nb,0,1\nc,1,1\n"])
+@pytest.mark.parametrize(
+    "text", ["0,1\n1,1\n0,0\n", "0,1,2\n2,0,1\n0,1,2\n", "0,1,2\n3,4,5\n6,7,8\n", "a,0,1\nb,0,1\nc,1,1\n"]
+)
 def test_a_first_line_that_may_be_names_or_values(tmp_path, text):
     table = frame_of(tmp_path, text)
     assert (table.named, len(table.data)) == (None, 3)

@@ -259,10 +259,12 @@ def _has_names(head: Sequence[Sequence[str]]) -> bool | None:
     if in_turn and (whole[0] == 0 or (n > 2 if n_words else n > 3 and whole[0] == 1)):
         if any(found and text not in numeric for text, found in zip(first, again, strict=True) if text):
             return False
-        # Names in turn differ from what is below in kind, or in being such numbers.
+        # Names in turn differ from what is below in kind, or in being such numbers: each another one, from 0 to n - 1.
         alike = bool(below) and all(_is_whole(text) for row in below for text in row)
+        unique = all(len(set(row)) == n for row in below)
         permuted = all(sorted(row) == sorted(numeric) for row in below)
-        return None if alike and (n < 3 if n_words else all(again) and (n < 4 or permuted)) else True
+        either = n < 3 if n_words else unique or all(again) if n < 4 else permuted
+        return None if alike and either else True
     # Names that are years above what is not a year.
     years = all(map(_is_year, numeric)) and len(set(whole)) == n < len(first)
     return years and bool(below) and not all(_is_year(text) for row in below[:5] for text in row)
