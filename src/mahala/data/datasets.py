@@ -3,6 +3,7 @@
 import csv
 import os
 import warnings
+from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import read_npz
-from mahala.data.tables import Table, read_table
+from mahala.data.tables import RawTable, Table, read_raw_table, read_table
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import ParameterError
 from mahala.support.validation import class_codes
@@ -100,17 +101,42 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
     folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)
-    if name == "-" or Path(name).exists() or Path(name).suffix:
+    if _is_file(name):
         return read_table(name, label=label, **options)
     if name in _BUNDLED:
         with as_file(files("mahala") / "data" / f"{name}.csv") as path:
             return read_table(path, label=label or _BUNDLED[name], **options)
+    features = options.get("features")
+    n_features = options.get("n_features") if features is None else len(features)
+    return Table(*_loaded(name, label, options, n_features), None)
+
+
+def read_raw_data(source: str | os.PathLike[str], *, label: str | None = None, **options: Any) -> RawTable:
+    """Read columns as they are, by `read_raw_table`, from a file or, if there is none, a data set by name."""
+    name = os.fspath(source)
+    if _is_file(name):
+        return read_raw_table(name, label=label, **options)
+    if name in _BUNDLED:
+        with as_file(files("mahala") / "data" / f"{name}.csv") as path:
+            return read_raw_table(path, label=label, **options)
+    return RawTable(*_loaded(name, label, options, options.get("n_features")))
+
+
+def label_of(source: str) -> str | None:
+    """Return the label column of a table of this package by its name, or None."""
+    return None if _is_file(source) else _BUNDLED.get(source)
+
+
+def _is_file(name: str) -> bool:
+    return name == "-" or Path(name).exists() or bool(Path(name).suffix)
+
+
+def _loaded(name: str, label: str | None, options: Mapping[str, Any], n_features: int | None) -> tuple[Any, Any]:
+    """Return the rows and classes of a data set without column names, of which none may be asked for."""
     if label is not None or any(options.get(option) for option in ("drop", "keep", "extra")):
         message = f"label and drop name columns of a file, but {name!r} is the name of a data set"
         raise ParameterError(message, "label", "drop")
     X, y, _ = load(name)
-    features = options.get("features")
-    n_features = options.get("n_features") if features is None else len(features)
     if n_features not in (None, X.shape[1]):
         raise ValueError(f"{name} has rows of {X.shape[1]} features, but the model compares rows of {n_features}")
-    return Table(X, y, None)
+    return X, y

@@ -44,6 +44,40 @@ class Table(NamedTuple):
     extra: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
+class RawTable(NamedTuple):
+    """Columns as a file has them, for models that convert them themselves; the rest is as in :class:`Table`.
+
+    `data` is a Polars data frame, or the rows of a file without column names. `decimal` is the mark of numbers in it
+    that do not show theirs.
+    """
+
+    data: Any
+    labels: NDArray[Any] | None
+    notes: tuple[tuple[str, str], ...] = ()
+    rows: IndexArray | None = None
+    extra: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    decimal: Decimal = "."
+
+
+def read_raw_table(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    extra: Sequence[str] = (),
+    decimal: Decimal | None = None,
+    n_features: int | None = None,
+    first_index: int = 1,
+) -> RawTable:
+    """Read the columns of a file as they are; the arguments are those of :func:`read_table`."""
+    path, suffix = _checked(path, first_index, decimal)
+    if suffix in FRAMES:
+        return _raw(read_frame(path, suffix), path, label, drop, keep, extra, decimal, all_rows=False)
+    _without_names(path, drop, keep, extra)
+    return RawTable(*read_arrays(path, suffix, label, n_features, first_index))
+
+
 def read_table(
     path: str | os.PathLike[str],
     *,
@@ -115,22 +149,14 @@ def read_table(
     >>> table.feature_names, table.X[0].tolist(), table.labels.tolist()
     (('alcohol', 'alcohol missing', 'colour=red', 'colour=white'), [12.5, 0.0, 1.0, 0.0], ['A', 'B', 'A'])
     """
-    if first_index not in (0, 1):
-        raise ValueError(f"first_index must be 0 or 1, got {first_index!r}")
-    if decimal not in (None, ".", ","):
-        raise ValueError(f"decimal must be '.', ',' or None, got {decimal!r}")
-    path = os.fspath(path)
-    if path != "-":
-        check_readable(path)
-    suffix = _suffix(path)
+    path, suffix = _checked(path, first_index, decimal)
     if suffix in FRAMES:
-        frame = read_frame(path, suffix)
-        table = _from_frame(frame, path, label, drop, keep, extra, identifiers, decimal, preprocessor, features)
+        given = preprocessor is not None or features is not None
+        raw = _raw(read_frame(path, suffix), path, label, drop, keep, extra, decimal, all_rows=given)
+        table = _from_frame(raw, path, bool(keep), identifiers, decimal, preprocessor, features)
     else:
-        if drop or keep or extra:
-            message = f"drop and keep name columns of CSV and Parquet files, but {path} has no column names"
-            raise ParameterError(message, "drop", "keep")
         n_features = n_features if features is None else len(features)
+        _without_names(path, drop, keep, extra)
         table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
     if n_features not in (None, table.X.shape[1]):
         raise ValueError(f"{path} has rows of {table.X.shape[1]} features, but the model compares rows of {n_features}")
@@ -150,18 +176,37 @@ def _suffix(path: str) -> str:
     return suffix
 
 
-def _from_frame(
+def _checked(path: str | os.PathLike[str], first_index: int, decimal: str | None) -> tuple[str, str]:
+    """Return a path, which must be readable, and its suffix; check other arguments of `read_table`."""
+    if first_index not in (0, 1):
+        raise ValueError(f"first_index must be 0 or 1, got {first_index!r}")
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"decimal must be '.', ',' or None, got {decimal!r}")
+    path = os.fspath(path)
+    if path != "-":
+        check_readable(path)
+    return path, _suffix(path)
+
+
+def _without_names(path: str, *columns: Sequence[str]) -> None:
+    """Raise ParameterError if columns are asked for of a file without column names."""
+    if any(columns):
+        message = f"drop and keep name columns of CSV and Parquet files, but {path} has no column names"
+        raise ParameterError(message, "drop", "keep")
+
+
+def _raw(
     frame: Frame,
     path: str,
     label: str | None,
     drop: Sequence[str],
     keep: Sequence[str],
     extra: Sequence[str],
-    identifiers: bool,
     decimal: Decimal | None,
-    preprocessor: TablePreprocessor | None,
-    features: Sequence[str] | None,
-) -> Table:
+    *,
+    all_rows: bool,
+) -> RawTable:
+    """Return the columns of a data frame that are used, the label apart; with `all_rows`, all rows and columns."""
     names = list(frame.data.columns)
     problems: list[str] = []
     if label is not None:
@@ -172,37 +217,52 @@ def _from_frame(
     if problems:
         raise ValueError("; ".join(problems))
     notes = [(os.path.basename(path), note) for note in frame.notes]
-    labels, data, rows = None, frame.data, None
-    given = preprocessor is not None or features is not None
+    labels, data, rows, mark = None, frame.data, None, decimal or frame.decimal
     if label is not None:
         column, present = label_column(data[label])
-        if not given and not present.all():
+        if not all_rows and not present.all():
             n_gaps = int((~present).sum())
             if n_gaps == len(present):
                 raise ValueError(f"{path}: the label column {label!r} is empty")
             notes.append((label, f"label; {n_gaps:,} row{'s' if n_gaps > 1 else ''} without it left out"))
             data, column, rows = data.filter(present), column.filter(present), np.flatnonzero(present)
-        labels, remarks = label_values(column, decimal or frame.decimal)
+        labels, remarks = label_values(column, mark)
         notes += [(label, f"label; {remark}") for remark in (*spaces_left_out(data[label]), *remarks)]
-    if preprocessor is not None:
-        preprocessor = preprocessor if decimal is None else preprocessor.with_decimal(decimal)
-        X = _named(path, preprocessor.transform, data)
-        return Table(X, labels, tuple(preprocessor.get_feature_names_out()), preprocessor, tuple(notes))
-    if features is not None:
-        # The label may be one of the features: a column to show with the results.
-        made, order = _named(path, lambda: TablePreprocessor.from_feature_names(features, names))
-        made = made if decimal is None else made.with_decimal(decimal)
-        return Table(_named(path, made.transform, data)[:, order], labels, tuple(features))
+    if all_rows:
+        return RawTable(data, labels, tuple(notes), decimal=frame.decimal)
     not_used = {label, *left_out, *others}
     used = [name for name in names if name not in not_used and (not kept or name in kept)]
     if not used:
         raise ValueError(f"{path} has no columns left to be features")
-    made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
-    made._otherwise = frame.decimal  # type: ignore[misc]  # of this instance
-    X = _named(path, made.fit_transform, data.select(used))
-    mark = decimal or frame.decimal
     values = {given: label_values(data[name], mark)[0] for given, name in zip(extra, others, strict=True)}
-    return Table(X, labels, tuple(made.get_feature_names_out()), made, (*notes, *made.columns_), rows, values)
+    return RawTable(data.select(used), labels, tuple(notes), rows, values, frame.decimal)
+
+
+def _from_frame(
+    raw: RawTable,
+    path: str,
+    kept: bool,
+    identifiers: bool,
+    decimal: Decimal | None,
+    preprocessor: TablePreprocessor | None,
+    features: Sequence[str] | None,
+) -> Table:
+    """Return the features of columns, by the preprocessor, of the given names, or by a new preprocessor."""
+    if preprocessor is not None:
+        preprocessor = preprocessor if decimal is None else preprocessor.with_decimal(decimal)
+        X = _named(path, preprocessor.transform, raw.data)
+        return Table(X, raw.labels, tuple(preprocessor.get_feature_names_out()), preprocessor, raw.notes)
+    if features is not None:
+        # The label may be one of the features: a column to show with the results.
+        names = raw.data.columns
+        made, order = _named(path, lambda: TablePreprocessor.from_feature_names(features, names))
+        made = made if decimal is None else made.with_decimal(decimal)
+        return Table(_named(path, made.transform, raw.data)[:, order], raw.labels, tuple(features))
+    made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
+    made._otherwise = raw.decimal  # type: ignore[misc]  # of this instance
+    X = _named(path, made.fit_transform, raw.data)
+    columns = (*raw.notes, *made.columns_)
+    return Table(X, raw.labels, tuple(made.get_feature_names_out()), made, columns, raw.rows, raw.extra)
 
 
 def _named(path: str, call: Any, *arguments: Any) -> Any:
