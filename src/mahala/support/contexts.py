@@ -285,8 +285,9 @@ COMPILING = Compiling()
 class TimeLimit:
     """A point in time, and whether it has stopped anything."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float], outer: "TimeLimit | None" = None) -> None:
         self._clock = clock
+        self._outer = outer
         self._end = clock() + seconds
         self.stopped = False
 
@@ -296,7 +297,7 @@ class TimeLimit:
 
     def reached(self) -> bool:
         """Return whether the time is over; the caller must stop then."""
-        self.stopped |= self._clock() >= self._end
+        self.stopped |= self._clock() >= self._end or (self._outer is not None and self._outer.reached())
         return self.stopped
 
 
@@ -308,13 +309,15 @@ def time_limit(seconds: float | None, clock: Callable[[], float] | None = None) 
     """Stop the fits in the block that are not finished after so many seconds, if any, with what they have learned.
 
     Batch learners stop after the iteration in which the time ends, online learners after a chunk of steps; learners in
-    closed form are not stopped. The clock stands still while functions are compiled, unless another is given.
+    closed form are not stopped. The clock stands still while functions are compiled, unless another is given. Inside of
+    another limit the first one counts, but None lifts it.
 
     >>> with time_limit(0.0) as limit:
     ...     out_of_time(), limit.stopped
     (True, True)
     """
-    limit = TimeLimit(math.inf if seconds is None else seconds, clock or COMPILING.working_time)
+    outer = None if seconds is None else _in_block.get()
+    limit = TimeLimit(math.inf if seconds is None else seconds, clock or COMPILING.working_time, outer)
     token = _in_block.set(limit)
     try:
         yield limit
