@@ -1,12 +1,14 @@
 """Encoder: tables and arrays to features in which a linear map sees bends and plateaus of every column."""
 
+import copy
 import warnings
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
+from mahala.data.columns.cells import Decimal
 from mahala.data.columns.values import is_frame
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
@@ -27,14 +29,22 @@ class Encoder:
     features there are no bins, and if that is not enough, the 256 leading directions are the features. Sparse rows stay
     as they are up to that number.
 
+    Parameters
+    ----------
+    n_bins : int
+    identifiers, decimal : see :class:`TablePreprocessor`
+
     Attributes
     ----------
     n_features_in : int
     table : the preprocessor of data frames, or None
     """
 
-    def __init__(self, n_bins: int) -> None:
+    def __init__(
+        self, n_bins: int, identifiers: Literal["drop", "keep"] = "drop", decimal: Literal["auto", ".", ","] = "auto"
+    ) -> None:
         self.n_bins = n_bins
+        self._settings: Any = {"identifiers": identifiers, "decimal": decimal}
         self.table: TablePreprocessor | None = None
         self.n_features_in = 0
         self._columns: list[str] = []
@@ -46,7 +56,7 @@ class Encoder:
         """Choose the encoding from some rows of a table, by their numbers; return what `plain` gives for these."""
         self.table, self._sparse = None, is_sparse(X)
         if is_frame(X):
-            self.table = TablePreprocessor()
+            self.table = TablePreprocessor(**self._settings)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the preprocessor says the same of each column
                 plain = self.table.fit_transform(X)[rows]
@@ -121,6 +131,12 @@ class Encoder:
         if self._sparse:
             return self._directed(X) if self.has_directions else np.asarray(as_dense(X), dtype=np.float64)
         return self._filled(np.asarray(as_dense(X), dtype=np.float64))
+
+    def with_decimal(self, decimal: Decimal) -> Self:
+        """Return a copy that reads numbers in text with this decimal mark, whatever it was in `fit`."""
+        made = copy.copy(self)
+        made.table = None if self.table is None else self.table.with_decimal(decimal)
+        return made
 
     def encoded(self, plain: Any) -> RealArray:
         """Return the features of what `plain` returned, as an array of float32."""

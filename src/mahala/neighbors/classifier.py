@@ -38,6 +38,10 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         one standard error.
     metric : MahalanobisMetric, fitted learner or None, default=None
         A metric to use instead of the learned one. Only its scale is fitted.
+    identifiers : "drop" or "keep", default="drop"
+        What to do with columns of a data frame that look like identifiers; see :class:`mahala.TablePreprocessor`.
+    decimal : "auto", "." or ",", default="auto"
+        Decimal mark of ambiguous text in a data frame, such as 1,019. "auto" infers it from the other columns.
     max_seconds : float or None, default=None
         Seconds after which the fit ends with the best so far.
     verbose : bool, default=False
@@ -53,6 +57,9 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
     left_out_ : ndarray of shape (n_rows, n_classes)
         Predictions for the training rows by models that had not seen them; NaN for rows that were never left out.
     score_ : float, the accuracy of `left_out_`
+    folds_ : ndarray of shape (n_rows,), the fold in which each row was left out
+    rows_ : ndarray of the numbers or names of the training rows that vote
+    target_name_ : str or None, the name of y if it is a column with one
     n_features_in_, feature_names_in_ : of X
 
     References

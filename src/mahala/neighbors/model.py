@@ -1,6 +1,9 @@
 """The base of NeighborClassifier and NeighborRegressor: validation, fit, prediction, rows that come and go, files."""
 
 from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
@@ -64,6 +67,8 @@ class NeighborModel(SavedEstimator):
     linear: Literal["auto"] | bool = "auto"
     trees: Literal["auto"] | bool = "auto"
     metric: Any = None
+    identifiers: Literal["drop", "keep"] = "drop"
+    decimal: Literal["auto", ".", ","] = "auto"
     max_seconds: Positive | None = None
     verbose: bool = False
     random_state: Seed = 0
@@ -85,19 +90,25 @@ class NeighborModel(SavedEstimator):
         groups : the group of each row, such as a person; the rows of a group are left out together, default=None
         """
         check_params(self)
-        with all_or_nothing(self), one_blas_thread(), time_limit(self.max_seconds), engine_for(X):
-            return self._fit(X, y, sample_weight, groups)
+        with all_or_nothing(self), one_blas_thread(), self._limit(), engine_for(X):
+            interrupt = self._fit(X, y, sample_weight, groups)
+        if interrupt is not None:  # out here, where what was learned until then stays
+            raise interrupt
+        return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BaseException | None:
+        """Fit; return the Ctrl-C that ended it early, if any."""
         X = self._table(X, reset=True)
         n = X.shape[0]
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         numbers, weights = _repeated(sample_weight, X)
+        name = getattr(y, "name", None)
+        self.target_name_ = None if name is None else str(name)
         y, n_classes = self._learn_target(to_numpy(y), n, numbers)
         codes = None if groups is None else _group_codes(groups, n)[numbers]
         seed = int(check_seed(self.random_state).randint(2**31))
-        encoder = Encoder(int(self.n_bins))
+        encoder = Encoder(int(self.n_bins), self.identifiers, self.decimal)
         plain = encoder.fit(X, numbers, seed)
         given = self._given_metric()
         encoded = encoder.encoded(plain)
@@ -112,9 +123,7 @@ class NeighborModel(SavedEstimator):
             self._model, interrupt = learn(rows, settings, show)
         self._forget_cached()
         self._names, self._n_given = _row_names(X, n), n
-        if interrupt is not None:
-            raise interrupt
-        return self
+        return interrupt  # type: ignore[no-any-return]
 
     def refit(self) -> Self:
         """Learn again from the rows that are there now, from the present map on; the encoding of columns stays."""
@@ -128,14 +137,38 @@ class NeighborModel(SavedEstimator):
                     model.target.part(order), model.numbers[order], None)  # fmt: skip
         settings = Settings(int(self.n_components), self.linear, self.trees, model.seed)
         bar = progress_bar(type(self).__name__, N_STEPS, self.verbose)
-        with one_blas_thread(), time_limit(self.max_seconds), bar as show:
+        with one_blas_thread(), self._limit(), bar as show:
             self._model, interrupt = learn(rows, settings, show, model.map)
         self._forget_cached()
         if interrupt is not None:
             raise interrupt
         return self
 
-    def add(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def name_rows(self, names: Any) -> Self:
+        """Give names to the training rows, as the index of a data frame of pandas does in `fit`.
+
+        Parameters
+        ----------
+        names : texts or whole numbers, all different, one for each row that `fit` and `add` got
+        """
+        self._check_fitted()
+        self._names = _checked_names(names, self._n_given)
+        return self
+
+    @property
+    def rows_(self) -> Any:
+        """The training rows that vote, by number or name."""
+        return self._called(np.unique(self._fitted_model().numbers))
+
+    @property
+    def folds_(self) -> IndexArray:
+        """The fold in which each row of `fit` was left out; -1 for rows that never were."""
+        model = self._fitted_model()
+        folds = np.full(self._n_given, -1, dtype=np.intp)
+        folds[model.numbers] = model.folds
+        return folds
+
+    def add(self, X: Any, y: Any, sample_weight: Any = None, names: Any = None) -> Self:
         """Let more rows vote, from the next call on; the metric, the line and the trees learn from them in `refit`.
 
         The rows get the next numbers, or the names that a data frame of pandas gives them.
@@ -143,13 +176,14 @@ class NeighborModel(SavedEstimator):
         Parameters
         ----------
         X, y, sample_weight : as in `fit`; classes must be those of `fit`
+        names : texts or whole numbers by which the rows are called, default=None
         """
         self._check_fitted()
         X, model = self._table(X, reset=False), self._model
         n = X.shape[0]
         y = self._known_target(to_numpy(y), n)
         numbers, weights = _repeated(sample_weight, X)
-        names = _row_names(X, n)
+        names = _row_names(X, n) if names is None else _checked_names(names, n)
         if self._names is not None or names is not None:
             before = list(range(self._n_given)) if self._names is None else self._names
             after = names if names is not None else list(range(len(before), len(before) + n))
@@ -191,6 +225,10 @@ class NeighborModel(SavedEstimator):
             self._names = [None if number in gone else name for number, name in enumerate(self._names)]
         self._forget_cached()
         return self
+
+    def _limit(self) -> AbstractContextManager[Any]:
+        """A context of at most `max_seconds`; without them, a limit around the fit stays."""
+        return nullcontext() if self.max_seconds is None else time_limit(self.max_seconds)
 
     def _numbers_of(self, rows: Any) -> IndexArray:
         """Return the numbers of training rows that are given by number or name; raise ValueError for others."""
@@ -245,18 +283,35 @@ class NeighborModel(SavedEstimator):
         k : how many of the rows that voted are named
         """
         self._check_fitted()
-        check_value(k, "k", Count)
         x = np.asarray(x)[np.newaxis] if not is_frame(x) and not is_sparse(x) and np.ndim(x) == 1 else x
-        X, model = self._table(x, reset=False), self._model
+        X = self._table(x, reset=False)
         if X.shape[0] != 1:
-            raise ValueError(f"x must be one row, got {X.shape[0]}: give them one by one")
+            raise ValueError(f"x must be one row, got {X.shape[0]}: use explain_each")
+        return next(self.explain_each(X, k))
+
+    def explain_each(self, X: Any, k: int = 5) -> Iterator[Reasons]:
+        """Return an iterator of what `explain` says of each row.
+
+        Parameters
+        ----------
+        X : rows as in `fit`
+        k : how many of the rows that voted are named
+        """
+        self._check_fitted()
+        check_value(k, "k", Count)
+        X, model = self._table(X, reset=False), self._model
         plain, coordinates = model.encoder.plain(X), model.coordinates_of(X)
-        parts = reasons_of(
-            model, plain, coordinates, int(k),
-            lambda places: self._called(model.numbers[places]).tolist(),
-            lambda places: self._labels(model.target.y[places]).tolist(),
-        )  # fmt: skip
-        return self._reasons(parts)
+
+        def reasons(row: int) -> Reasons:
+            at = slice(row, row + 1)
+            parts = reasons_of(
+                model, plain[at], None if coordinates is None else coordinates[at], int(k),
+                lambda places: self._called(model.numbers[places]).tolist(),
+                lambda places: self._labels(model.target.y[places]).tolist(),
+            )  # fmt: skip
+            return self._reasons(parts)
+
+        return map(reasons, range(len(plain)))
 
     def strangeness(self, X: Any) -> FloatArray:
         """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
@@ -462,13 +517,15 @@ class NeighborModel(SavedEstimator):
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = to_parts(self._model)
         names = None if self._names is None else [[kind_of(name), str(name)] for name in self._names]
-        return header | {"names": names, "n_given": self._n_given} | self._get_labels(), arrays
+        header |= {"names": names, "n_given": self._n_given, "target_name": self.target_name_}
+        return header | self._get_labels(), arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
         names = header_value(header, "names", list, type(None))
         self._names = None if names is None else [name_from(kind, text) for kind, text in names]
         self._n_given = count_value(header, "n_given")
+        self.target_name_ = header_value(header, "target_name", str, type(None))
         self._set_labels(header)
         self._model = from_parts(header, arrays, self._given_metric())
         if self._names is not None and len(self._names) != self._n_given:
@@ -514,6 +571,19 @@ def _group_codes(groups: Any, n: int) -> IndexArray:
     if values.ndim != 1 or len(values) != n:
         raise ValueError(f"groups must be 1-D with a group for each of the {n} rows, got shape {values.shape}")
     return np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1]
+
+
+def _checked_names(given: Any, n: int) -> list[Any]:
+    """Return names of rows; raise ValueError unless they are texts or whole numbers that differ."""
+    names = [name.item() if isinstance(name, np.generic) else name for name in given]
+    odd = [name for name in names if not isinstance(name, str | int) or isinstance(name, bool)]
+    if odd or len(names) != n:
+        found = repr(odd[0]) if odd else f"{len(names)} of them"
+        raise ValueError(f"names must be texts or whole numbers, one for each of the {n} rows, got {found}")
+    if len(set(names)) < n:
+        twice = Counter(names).most_common(1)[0][0]
+        raise ValueError(f"names must differ, but {twice!r} is there twice")
+    return names
 
 
 def _row_names(X: Any, n: int) -> list[Any] | None:

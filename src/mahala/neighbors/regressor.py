@@ -24,7 +24,8 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components, n_bins, metric, max_seconds, verbose, random_state : see :class:`mahala.NeighborClassifier`
+    n_components, n_bins, metric, identifiers, decimal : see :class:`mahala.NeighborClassifier`
+    max_seconds, verbose, random_state : see :class:`mahala.NeighborClassifier`
     linear : "auto" or bool, default="auto"
         Whether a ridge regression is one of the experts. "auto" is where it helps rows that were left out.
     trees : "auto" or bool, default="auto"
@@ -38,6 +39,7 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
     left_out_ : ndarray of shape (n_rows,)
         Predictions for the training rows by models that had not seen them; NaN for rows that were never left out.
     score_ : float, R² of `left_out_`
+    folds_, rows_, target_name_ : see :class:`mahala.NeighborClassifier`
     n_features_in_, feature_names_in_ : of X
 
     Examples
