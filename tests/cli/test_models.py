@@ -13,7 +13,7 @@ import mahala
 from mahala.cli.main import app
 from mahala.cli.models import learner_named, load_metric
 from mahala.cli.options import check_output
-from mahala.cli.tables import read_rows
+from mahala.cli.tables import read_rows, times_of
 from mahala.report.page import page
 
 
@@ -67,6 +67,16 @@ def test_rows_for_a_bilinear_metric(tmp_path):
     assert read_rows(tmp_path / "i.csv", metric, items=True).X.tolist() == [[1, 2, 3]]
     with pytest.raises(ValueError, match="the table lacks a, b, which the model needs"):
         read_rows(tmp_path / "i.csv", metric)
+
+
+def test_times_are_numbers_or_dates():
+    def times(*texts):
+        return times_of(np.array(texts, dtype=object)).tolist()
+
+    assert times("1.50", "2.5", "10") == [1.5, 2.5, 10.0]
+    assert [time.year for time in times("2024-01-31", "2025-01-31")] == [2024, 2025]
+    with pytest.raises(ValueError, match="--time must name a column of numbers or of dates"):
+        times("x", "y")
 
 
 def test_outputs_are_checked(tmp_path, monkeypatch):

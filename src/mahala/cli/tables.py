@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +90,11 @@ def without_single_rows(table: Table, label: str | None) -> Table:
 
 
 def times_of(values: Any) -> Any:
-    """Return a column of times: numbers as they are, and text as dates."""
+    """Return a column of times: numbers, also those that were kept as text, or dates."""
     if values is None or values.dtype.kind in "iufM":
         return values
+    with suppress(ValueError):
+        return values.astype(np.float64)
     try:
         return values.astype(str).astype("datetime64[s]")
     except ValueError as error:
