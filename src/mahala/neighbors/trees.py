@@ -10,6 +10,8 @@ from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, RealArray
 
 N_TREES, RATE, N_LEAVES = 100, 0.08, 15
+# Of many classes, each of which has a tree of its own in each iteration, so many trees in all, but some iterations.
+MOST_TREES, LEAST_ITERATIONS = 1_000, 30
 # Rows of a leaf, at least, of fewer rows than this and of more.
 FEW_ROWS, LEAF_OF_FEW, LEAF_OF_MANY = 500, 5, 20
 
@@ -20,7 +22,13 @@ class Trees:
     def __init__(self, plain: FloatArray, target: Target, seed: int) -> None:
         kind: Any = HistGradientBoostingClassifier if target.n_classes else HistGradientBoostingRegressor
         leaf = LEAF_OF_FEW if len(plain) < FEW_ROWS else LEAF_OF_MANY
-        settings = {"max_iter": N_TREES, "learning_rate": RATE, "max_leaf_nodes": N_LEAVES, "min_samples_leaf": leaf}
+        n_iterations = min(N_TREES, max(LEAST_ITERATIONS, MOST_TREES // max(target.n_classes, 1)))
+        settings = {
+            "max_iter": n_iterations,
+            "learning_rate": RATE,
+            "max_leaf_nodes": N_LEAVES,
+            "min_samples_leaf": leaf,
+        }
         self._model = kind(**settings, early_stopping=False, random_state=seed)
         # With weights, scikit-learn takes ten times as long to find the bins of few rows.
         weights = None if (target.weights == target.weights[0]).all() else target.weights
