@@ -23,7 +23,8 @@ NOTICE = "compiling kernels, once per installation; `mahala warm-up` does it ahe
 
 _MAIN = threading.main_thread()
 _lock = threading.Lock()
-_limited: dict[int, tuple[int, FrameType]] = {}  # thread and frame of the contexts in which BLAS has one thread
+# The outermost context of each thread in which BLAS has one thread, and the function that entered it.
+_limited: dict[int, tuple["one_blas_thread", FrameType]] = {}
 _before: list[int] = []  # the numbers of threads outside of them; empty outside
 
 
@@ -163,16 +164,21 @@ class one_blas_thread(ContextDecorator):
 
     The products of a stream are small: on a busy machine two threads wait for each other and take 70 times as long.
     Also the last bits of a factorisation depend on the number of threads. It is a decorator, too. Ctrl-C may come
-    as `__exit__` begins: such a context ends with the next one of its thread.
+    as `__exit__` begins: such a context ends with the next one of its thread that is not inside of another.
     """
 
     def _recreate_cm(self) -> "one_blas_thread":
         return one_blas_thread()  # each call of a decorated function is a context of its own
 
     def __enter__(self) -> None:
+        thread, frame = threading.get_ident(), sys._getframe(1)
+        held = _limited.get(thread)
+        self._is_outermost = held is None or not _is_running(held[1], frame)
+        if not self._is_outermost:  # as in most products of a fit, of which there are thousands
+            return
         try:
             with uninterrupted(), _lock:
-                _limited[id(self)] = threading.get_ident(), sys._getframe(1)
+                _limited[thread] = self, frame
                 if not _before:
                     _before.extend(library.get_num_threads() for library in _libraries())
                 _set([1] * len(_before))
@@ -181,23 +187,20 @@ class one_blas_thread(ContextDecorator):
             raise
 
     def __exit__(self, *exception: object) -> None:
+        if not self._is_outermost:
+            return
         with uninterrupted(), _lock:
-            _limited.pop(id(self), None)
-            _drop_abandoned()
+            if _limited.get(threading.get_ident(), (None,))[0] is self:
+                del _limited[threading.get_ident()]
             if _before and not _limited and _set(_before):
                 _before.clear()
 
 
-def _drop_abandoned() -> None:
-    """Remove the contexts of this thread whose functions have ended."""
-    thread = threading.get_ident()
-    ended = {frame for owner, frame in _limited.values() if owner == thread}
-    frame: FrameType | None = sys._getframe(1)
-    while ended and frame is not None:
-        ended.discard(frame)
+def _is_running(wanted: FrameType, frame: FrameType | None) -> bool:
+    """Return whether a frame is another one, or has called it."""
+    while frame is not None and frame is not wanted:
         frame = frame.f_back
-    for key in [key for key, (owner, frame) in _limited.items() if owner == thread and frame in ended]:
-        del _limited[key]
+    return frame is wanted
 
 
 @functools.cache
