@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from mahala.compiled.threads import in_rows, in_threads, n_threads
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
-from mahala.support.lazily import sp
+from mahala.compiled.threads import in_threads, n_threads
+from mahala.support.arrays import FloatArray, slices
 
 # Multiplications that take as long as an exponential function.
 EXP_COST = 64
@@ -50,6 +49,8 @@ def _sum_of_side(
 
     if len(margins) == 0:
         return np.inf, 0.0, 0.0
+    if len(margins) <= CHUNK:
+        return of_part(slice(None))
     lowest, sums, slopes = np.transpose(in_threads(of_part, slices(len(margins), CHUNK), threads=threads))
     parts = np.exp(lowest.min() - lowest)
     return float(lowest.min()), float(parts @ sums), float(parts @ slopes)
@@ -88,19 +89,3 @@ def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) 
             return new
         w = new
     return w
-
-
-def laplacian_product(
-    indptr: IndexArray, indices: IndexArray, data: RealArray, degrees: RealArray, values: RealArray
-) -> RealArray:
-    """Return (diag(degrees) - A) @ values, where A is the CSR matrix of the arrays; values is a matrix or a vector."""
-    columns = values.reshape(len(values), -1)
-
-    def product(rows: slice) -> RealArray:
-        start, stop = indptr[rows.start], indptr[rows.stop]
-        entries = data[start:stop], indices[start:stop], indptr[rows.start : rows.stop + 1] - start
-        A = sp.csr_array(entries, shape=(rows.stop - rows.start, len(values)))
-        return degrees[rows, np.newaxis] * columns[rows] - A @ columns
-
-    parts = in_rows(product, len(values), n_threads(len(data) * columns.shape[1] * 4))
-    return np.concatenate(parts).reshape(values.shape)
