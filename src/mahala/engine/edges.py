@@ -8,9 +8,9 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from mahala.compiled.threads import in_threads, n_threads, product, transposed_product
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
-from mahala.support.lazily import sp
+from mahala.compiled.sums.edges import Laplacian
+from mahala.compiled.threads import n_threads, product, transposed_product
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 # Up to this dimension LAPACK is faster than the Lanczos method.
 LAPACK_DIMENSION = 256
@@ -35,18 +35,7 @@ class EdgeGraph:
             self._basis, triangle = np.linalg.qr(X.T)
             self._X = np.ascontiguousarray(triangle.T)
             d = n
-        self._left, self._right = left, right
-        # Each edge appears twice in the adjacency matrix, whose sparsity pattern never changes. SciPy takes longer to
-        # make a small matrix than to multiply it: each thread keeps that of its rows, and the edges of its entries.
-        from_, to = np.concatenate([left, right]), np.concatenate([right, left])
-        order = np.argsort(from_, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n))])
-        self._parts = []
-        for rows in slices(n, -(-n // n_threads(8.0 * len(left) * d))):
-            entries = slice(starts[rows.start], starts[rows.stop])
-            place = to[order[entries]], starts[rows.start : rows.stop + 1] - entries.start
-            A = sp.csr_array((np.empty(len(place[0]), dtype=X.dtype), *place), shape=(rows.stop - rows.start, n))
-            self._parts.append((rows, A, order[entries] % len(left)))
+        self._laplacian = Laplacian(n, left, right)
         # Threads help to form the matrix, and hardly in products with vectors, which wait for memory.
         self._form_cost = FORM_COST * (d + EDGE_COST * len(left) / n) / n_threads()
         self._products = FIRST_PRODUCTS
@@ -54,21 +43,10 @@ class EdgeGraph:
     def __call__(self, weights: FloatArray) -> FloatArray:
         """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
         X = self._X
-        (n, d), dtype = X.shape, X.dtype
-        degrees = (np.bincount(self._left, weights, n) + np.bincount(self._right, weights, n)).astype(dtype)
-        for _, A, edges in self._parts:
-            A.data[:] = weights[edges]
+        d, dtype = X.shape[1], X.dtype
 
         def laplacian(values: RealArray) -> RealArray:
-            columns = values.reshape(n, -1)
-
-            def product(rows: slice, A: Any, _: IndexArray) -> RealArray:
-                return np.asarray(degrees[rows, np.newaxis] * columns[rows] - A @ columns)
-
-            threads = n_threads(8.0 * len(weights) * columns.shape[1])
-            return np.concatenate(in_threads(product, *zip(*self._parts, strict=True), threads=threads)).reshape(
-                values.shape
-            )
+            return self._laplacian(weights, values)
 
         def formed() -> RealArray:
             return np.asarray(transposed_product(X, laplacian(X)))

@@ -7,7 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.sums.lmnn import add_pull, find_near, hinges_of_rows, squared_distances
+from mahala.compiled.sums.edges import Laplacian
+from mahala.compiled.sums.lmnn import find_near, hinges_of_rows, squared_distances
 from mahala.compiled.sums.pair_sums import slices_of
 from mahala.compiled.threads import (
     PER_NUMBER,
@@ -45,7 +46,7 @@ class RowHinges:
 
     def __init__(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
         self._codes, self._edges, self._ends, self._mu = codes, edges, ends, mu
-        self._near = NearPairs(codes)
+        self._near, self._laplacian = NearPairs(codes), Laplacian(len(codes), *edges)
 
     def __call__(self, Z: RealArray, smoothing: float, rows: slice | None = None) -> tuple[float, float, RealArray]:
         """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one.
@@ -66,7 +67,7 @@ class RowHinges:
         radius = np.full(len(self._codes), -np.inf)
         np.maximum.at(radius, anchors, squared + (1.0 + smoothing))
         smooth, plain = np.sum(self._near(Z, radius, hinges, rows), axis=0).tolist()
-        add_pull(Z, anchors, targets, weights, out)
+        out += self._laplacian(weights, Z - Z.mean(axis=0))  # the same product, with less cancellation
         pull = (1.0 - self._mu) * float(squared[share].sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 

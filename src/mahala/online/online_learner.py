@@ -273,7 +273,7 @@ class OnlineLearner(Learner):
         return self.n_steps_ if isinstance(self.record, bool | np.bool_) else int(self.record)
 
     def _note_progress(self) -> None:
-        rank_every = getattr(self, "rank_every", None)
+        rank_every = vars(self).get("rank_every")
         if rank_every and self.n_steps_ % rank_every == 0:
             self._ranks.append((self.n_steps_, self._model.effective_dimension()))
         if SHOWN.get() is not None:

@@ -236,7 +236,8 @@ class SimilarityLearner(OnlineLearner):
     @property
     def _n_unscaled(self) -> int:
         """How many triplets are still to be taken into the scales: none, if no parameter is "auto"."""
-        is_auto = any(isinstance(getattr(self, name, None), str) for name in _SCALED)
+        values = vars(self)  # each `learn_one` asks; getattr takes long for what is not there
+        is_auto = any(isinstance(values.get(name), str) for name in _SCALED)
         return SCALE_SAMPLE - len(self._sample) if is_auto else 0
 
     def _feed(self, prepared: Any, n_steps: int, rule: Any) -> None:

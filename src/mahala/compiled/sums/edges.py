@@ -1,11 +1,14 @@
-"""Sums over triplets for boosting: weights that decrease exponentially with margins, without overflow."""
+"""Sums over the edges of a graph whose vertices are rows, and over triplets for boosting."""
 
 import math
+from copy import copy
+from typing import Any
 
 import numpy as np
 
-from mahala.compiled.threads import in_threads, n_threads
-from mahala.support.arrays import FloatArray, slices
+from mahala.compiled.threads import PER_NUMBER, in_threads, n_threads
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
+from mahala.support.lazily import sp
 
 # Multiplications that take as long as an exponential function.
 EXP_COST = 64
@@ -89,3 +92,40 @@ def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) 
             return new
         w = new
     return w
+
+
+class Laplacian:
+    """Products with the Laplacian of a graph whose edges stay the same while their weights change.
+
+    SciPy takes longer to make a small matrix than to multiply it: each thread keeps that of its rows, in which each
+    edge appears from both of its ends, and the edges of the entries.
+    """
+
+    def __init__(self, n_rows: int, left: IndexArray, right: IndexArray) -> None:
+        self._n, self._left, self._right = n_rows, left, right
+        from_, to = np.concatenate([left, right]), np.concatenate([right, left])
+        order = np.argsort(from_, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n_rows))])
+        self._parts = []
+        for rows in slices(n_rows, -(-n_rows // n_threads())):
+            entries = order[starts[rows.start] : starts[rows.stop]]
+            place = to[entries], starts[rows.start : rows.stop + 1] - starts[rows.start]
+            A = sp.csr_array((np.empty(len(entries)), *place), shape=(rows.stop - rows.start, n_rows))
+            self._parts.append((rows, A, entries % len(left)))
+
+    def __call__(self, weights: FloatArray, values: RealArray) -> RealArray:
+        """Return the product with a matrix or a vector of a number or a row for each vertex, in its dtype."""
+        columns = values.reshape(self._n, -1)
+        weights = weights.astype(values.dtype)
+        degrees = np.bincount(self._left, weights, self._n) + np.bincount(self._right, weights, self._n)
+        degrees = degrees.astype(values.dtype)
+
+        def product(rows: slice, A: Any, edges: IndexArray) -> RealArray:
+            A = copy(A)
+            A.data = weights[edges]
+            return np.asarray(degrees[rows, np.newaxis] * columns[rows] - A @ columns)
+
+        threads = n_threads(PER_NUMBER * len(weights) * columns.shape[1])
+        return np.concatenate(in_threads(product, *zip(*self._parts, strict=True), threads=threads)).reshape(
+            values.shape
+        )
