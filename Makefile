@@ -65,6 +65,7 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/batch.py
 	$(BIN)/python benchmarks/online_pairs.py
 	$(BIN)/python benchmarks/online_triplets.py
 	$(BIN)/python benchmarks/small_calls.py
