@@ -215,7 +215,7 @@ def _raw(
     kept = _several_columns(keep, "keep", frame, path, problems)
     others = [_one_column(name, "extra", frame, path, problems) for name in extra]
     if problems:
-        raise ValueError("; ".join(problems))
+        raise ParameterError("; ".join(problems), "label", "drop", "keep")
     notes = [(os.path.basename(path), note) for note in frame.notes]
     labels, data, rows, mark = None, frame.data, None, decimal or frame.decimal
     if label is not None:
