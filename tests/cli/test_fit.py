@@ -1,4 +1,4 @@
-"""`mahala fit` as a person uses it."""
+"""`mahala fit --learner NAME` as a person uses it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def run(*arguments):
 
 def test_a_model_for_raw_rows(tmp_path, table):
     out = tmp_path / "m.safetensors"
-    result = run(table, "--label", "class", "--drop", "id", "--set", "mu=0.3", "--output", out, "--json")
+    options = ("--label", "class", "--drop", "id", "--learner", "lmnn")
+    result = run(table, *options, "--set", "mu=0.3", "--output", out, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     X, y, names = read_table(table, label="class", drop=["id"])[:3]
@@ -182,11 +183,13 @@ def test_ctrl_c_saves_the_model_so_far(tmp_path, table, monkeypatch, learner):
             "--scaling must be none here: --stat",
         ),
         (["--label", "class", "--drop", "id", "--scaling", "minmax"], "Invalid value for '--scaling'"),
+        (["--label", "class", "--ids", "id"], "--ids goes with a model that predicts"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, table, arguments, words):
     out = tmp_path / "m.safetensors"
-    result = run(table, *arguments, "--output", out)
+    learner = [] if "--learner" in arguments else ["--learner", "LMNN"]
+    result = run(table, *arguments, *learner, "--output", out)
     assert result.exit_code == 2
 
     assert re.search(words, " ".join(result.stderr.split())), result.stderr
@@ -267,9 +270,10 @@ def test_a_folder_of_parquet_files_by_dask(tmp_path, labelled):
     scaled = X / X.std(axis=0)
     expected = mahala.RCA().fit(scaled, y).metric_.pairwise(scaled)
     np.testing.assert_allclose(mahala.Metric.load(out).pairwise(X), expected, rtol=1e-8, atol=1e-9)
-    result = run(*parts, *options)
-    assert result.exit_code == 2
-    assert "--scheduler" in result.output
+    for learner in ([], ["--learner", "auto"]):
+        result = run(*parts, *options, *learner)
+        assert result.exit_code == 2
+        assert "--scheduler" in result.output
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path, table):
@@ -302,6 +306,6 @@ def test_options_of_tables_are_refused_with_a_scheduler(tmp_path):
     pytest.importorskip("distributed", reason="needs Dask: pip install 'mahala[dask]'")
     options = ("--scheduler", "local", "--output", tmp_path / "m")
     for option in (("--bins", 3), ("--keep", "a"), ("--keep-ids",)):
-        result = run(tmp_path, *option, *options)
+        result = run(tmp_path, *option, *options, "--learner", "nca")
         assert result.exit_code == 2
         assert f"{option[0]} cannot be used with --scheduler" in " ".join(result.stderr.split())

@@ -357,7 +357,7 @@ def test_the_terminal_tells_what_was_done(tmp_path):
 def test_a_saved_learner_keeps_the_preprocessor(tmp_path):
     path = write(tmp_path / "churn.csv", churn())
     state = tmp_path / "state.safetensors"
-    result = run("fit", path, "--label", "churned", "--state", "--output", state, "--json")
+    result = run("fit", path, "--label", "churned", "--learner", "LMNN", "--state", "--output", state, "--json")
     assert result.exit_code == 0, result.output
     learner = mahala.load(state)
     raw = pandas.read_csv(path)

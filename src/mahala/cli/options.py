@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -43,6 +43,32 @@ EventFormat = Annotated[
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option(help=MODEL_HELP)]
+
+
+class FitOptions(NamedTuple):
+    """The options of `mahala fit`."""
+
+    data: list[str]
+    label: str | None
+    output: Path
+    learner: str
+    settings: list[str]
+    scaling: Literal["standard", "none"] | None
+    drop: list[str]
+    keep: list[str]
+    keep_ids: bool
+    ids: str | None
+    groups: str | None
+    bins: int | None
+    decimal: Literal[".", ","] | None
+    first_index: int
+    judge: bool
+    state: bool
+    seed: int
+    scheduler: str | None
+    device: str | None
+    as_json: bool
+
 
 # The line that marks a file as a report of mahala.
 GENERATOR = b'<meta name="generator" content="mahala">'

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mahala.data.tables import Table
 
 # Classes that are made of a label that is a number, and the most columns that are listed.
-_BINS, _SHOWN = 4, 25
+BINS, _SHOWN = 4, 25
 # Malformed lines and reasons to ignore events that are printed.
 _LINES, _REASONS = 20, 10
 
@@ -63,7 +63,7 @@ def labelled_table(
         return table
     labels, notes = table.labels, {}
     if bins is not None or is_continuous(labels):
-        labels = binned(labels, bins or _BINS)
+        labels = binned(labels, bins or BINS)
         classes_made = f"divided into {len(set(labels.tolist()))} classes of about equal size; --bins sets how many"
         notes[label or "label"] = f"label: a regression target, {classes_made}"
     if table.preprocessor is not None:

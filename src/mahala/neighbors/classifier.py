@@ -39,7 +39,7 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
     metric : MahalanobisMetric, fitted learner or None, default=None
         A metric to use instead of the learned one. Only its scale is fitted.
     identifiers : "drop" or "keep", default="drop"
-        What to do with columns of a data frame that look like identifiers; see :class:`mahala.TablePreprocessor`.
+        What to do with columns of a data frame that look like identifiers; see :class:`mahala.data.TablePreprocessor`.
     decimal : "auto", "." or ",", default="auto"
         Decimal mark of ambiguous text in a data frame, such as 1,019. "auto" infers it from the other columns.
     max_seconds : float or None, default=None

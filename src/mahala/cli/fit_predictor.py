@@ -1,0 +1,232 @@
+"""What `mahala fit DATA` does unless a learner of metrics is named: fit a model that predicts, and measure it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import typer
+
+import mahala
+from mahala.cli.models import configured
+from mahala.cli.options import FitOptions, computing
+from mahala.cli.output import escape, fact_grid, show
+from mahala.cli.output import table as table_of
+from mahala.cli.predictors import expert_shares, experts_text, measures, names_of_rows, raw_features, value_text
+from mahala.cli.references import measured
+from mahala.cli.tables import BINS, show_columns
+from mahala.data.columns.values import is_frame
+from mahala.support.contexts import stopped_by_ctrl_c
+from mahala.support.parameters import ParameterError
+
+if TYPE_CHECKING:
+    from mahala.data.tables import RawTable
+
+# Values of --learner that name a model that predicts.
+NAMES = {"auto": None, "neighborclassifier": "NeighborClassifier", "neighborregressor": "NeighborRegressor"}
+# Rows are suspects if the model is so sure of another class, or a number is so far off; and so many are named.
+_CLEAR, _FAR, _NAMED = 0.9, 0.97, 5
+
+
+def fit_predictor(asked: FitOptions) -> None:
+    """Fit a model to the columns of a file as they are, write it, and print how good it is."""
+    _check(asked)
+    with computing(asked.device, None):
+        facts = _fitted(asked)
+    show(facts, asked.as_json, lambda facts: _parts(facts, asked.settings))
+
+
+def _check(asked: FitOptions) -> None:
+    """Raise ValueError for options that only learners of metrics have."""
+    for option, given in {"--scaling": asked.scaling, "--state": asked.state, "--scheduler": asked.scheduler}.items():
+        if given:
+            raise ValueError(f"{option} goes with a learner of metrics: name one by --learner, such as LMNN")
+    if len(asked.data) > 1:
+        raise ValueError("DATA must be one file, unless --learner and --scheduler are given")
+
+
+def _fitted(asked: FitOptions) -> dict[str, Any]:
+    """Fit, write and measure a model; return what to print."""
+    raw, label = _read(asked)
+    labels, is_number, notes = _target(asked, raw.labels, label)
+    names = None if raw.rows is None else raw.rows.tolist()  # numbers of rows are those in the file
+    if asked.ids is not None:
+        names = names_of_rows(raw.extra[asked.ids], asked.ids)
+    model = _model(asked, raw, is_number)
+    started = time.perf_counter()
+    stopped = _fit(model, raw, labels, None if asked.groups is None else raw.extra[asked.groups])
+    seconds = time.perf_counter() - started
+    model.target_name_ = label
+    if names is not None:
+        model.name_rows(names)
+    model.save(asked.output)  # before it is measured, which takes time, too
+    columns = _columns(model, raw, labels, notes)
+    if not asked.as_json:
+        show_columns(columns)
+    rated = np.flatnonzero(model.folds_ >= 0)
+    return {
+        "model": type(model).__name__,
+        "label": label,
+        "rows": raw.data.shape[0],
+        "classes": len(model.classes_) if model.is_classifier else None,
+        "columns_used": len(model.metric_.preprocessor.plain_groups()),
+        "left_out": {"rows": len(rated), "folds": len(set(model.folds_[rated].tolist()))},
+        "errors": measured(model, raw.data, labels, others=asked.judge and not stopped),
+        "weights": expert_shares(model),
+        "suspects": _suspects(model),
+        "columns": columns,
+        "seconds": seconds,
+        "stopped": "interrupted" if stopped else None,
+        "file": str(asked.output),
+        "holds_rows": True,
+    }
+
+
+def _read(asked: FitOptions) -> tuple[RawTable, str | None]:
+    """Return the columns of the file and the name of the label; raise ValueError if there is nothing to predict."""
+    from mahala.data.array_files import listed
+    from mahala.data.datasets import label_of, read_raw_data
+
+    label = asked.label or label_of(asked.data[0])
+    extra = [name for name in (asked.ids, asked.groups) if name is not None]
+    try:
+        raw = read_raw_data(
+            asked.data[0], label=label, drop=asked.drop, keep=asked.keep, extra=list(dict.fromkeys(extra)),
+            decimal=asked.decimal, first_index=asked.first_index,
+        )  # fmt: skip
+    except ParameterError as error:
+        if extra and "drop and keep name columns" in str(error):
+            raise ValueError(f"--ids, --groups, --drop and --keep name columns, but {asked.data[0]} has none") from None
+        option = "--ids" if asked.groups is None else "--groups" if asked.ids is None else "--ids or --groups"
+        raise ParameterError(str(error).replace("extra names", f"{option} names"), *error.parameters) from None
+    if label in extra:
+        raise ValueError(f"--{'ids' if label == asked.ids else 'groups'} must name another column than --label")
+    if raw.labels is None:
+        purpose = "--label must name the column to predict"
+        if not is_frame(raw.data):
+            raise ValueError(f"{purpose}, but {asked.data[0]} has no labels: use an .npz file with X and y")
+        raise ValueError(f"{purpose}; the columns are {listed(raw.data.columns)}")
+    if len(set(raw.labels.tolist())) < 2:
+        raise ValueError(f"--label {label or 'y'} has the same value in every row, {raw.labels[0]}: nothing to predict")
+    return raw, label
+
+
+def _target(asked: FitOptions, labels: Any, label: str | None) -> tuple[Any, bool, dict[str, str]]:
+    """Return what is to be predicted, whether that is numbers, and a remark on the label."""
+    from mahala.data.labels import binned, is_continuous
+
+    name, notes = NAMES[asked.learner.lower()], {}
+    if asked.bins is not None and name == "NeighborRegressor":
+        raise ValueError("--bins makes classes, but NeighborRegressor predicts numbers: leave one of them out")
+    if asked.bins is not None or (name == "NeighborClassifier" and is_continuous(labels)):
+        labels = binned(labels, asked.bins or BINS)
+        made = f"divided into {len(set(labels.tolist()))} classes of about equal size; --bins sets how many"
+        notes[label or "label"] = f"label: a number, {made}"
+    is_number = name == "NeighborRegressor" or (name is None and is_continuous(labels))
+    if is_number and labels.dtype.kind not in "iuf":
+        raise ValueError(f"--label must name a column of numbers for NeighborRegressor, but it holds {labels[0]!r}")
+    if not is_number and labels.dtype.kind == "f":  # classes such as 1.5
+        labels = np.array([f"{value:.10g}" for value in labels.tolist()], dtype=object)
+    return labels, is_number, notes
+
+
+def _model(asked: FitOptions, raw: RawTable, is_number: bool) -> Any:
+    """Return a model with its parameters, which say how columns are read, too."""
+    kind = mahala.NeighborRegressor if is_number else mahala.NeighborClassifier
+    model: Any = configured(kind(), asked.settings, asked.seed)
+    if asked.keep or asked.keep_ids:
+        model.identifiers = "keep"
+    if asked.decimal is not None:
+        model.decimal = asked.decimal
+    elif raw.decimal == "," and model.decimal == "auto" and is_frame(raw.data):
+        model.decimal = _decimal(raw.data, model.identifiers)
+    return model
+
+
+def _decimal(data: Any, identifiers: Literal["drop", "keep"]) -> Literal["auto", ","]:
+    """Return the setting that reads a table as semicolons suggest: a comma, unless columns show another mark."""
+    from mahala.data.preprocessing import TablePreprocessor
+
+    suggested, plain = (TablePreprocessor(identifiers=identifiers) for _ in range(2))
+    suggested._otherwise = ","  # type: ignore[misc]  # of this instance
+    return "auto" if suggested.fit(data).columns_ == plain.fit(data).columns_ else ","
+
+
+def _fit(model: Any, raw: RawTable, labels: Any, groups: Any) -> bool:
+    """Fit a model; return whether Ctrl-C stopped it with what it had learned."""
+    try:
+        # A progress bar would clutter a log file.
+        with (
+            mahala.show_progress() if sys.stderr.isatty() else nullcontext(),
+            stopped_by_ctrl_c(lambda: typer.echo("stopping; Ctrl-C again to stop at once", err=True)) as limit,
+        ):
+            model.fit(raw.data, labels, groups=groups)
+        return limit.stopped and model.max_seconds is None
+    except KeyboardInterrupt:
+        if not model.__sklearn_is_fitted__():
+            raise  # nothing has been learned yet
+        return True
+
+
+def _columns(model: Any, raw: RawTable, labels: Any, notes: dict[str, str]) -> list[tuple[str, str]]:
+    """Return what was done to each column, with remarks on the label and on columns that give it away."""
+    from mahala.data.labels import binned, possible_leaks
+
+    if not is_frame(raw.data):
+        return [*raw.notes, *notes.items()]
+    encoder = model.metric_.preprocessor
+    classes = labels if model.is_classifier else binned(labels, BINS)
+    leaks = possible_leaks(raw_features(model, raw.data), classes, encoder.plain_groups())
+    notes |= {name: f"alone nearly determines the label: a leak? If so, --drop {name}" for name in leaks}
+    columns = [(name, f"{done}; {notes.pop(name)}" if name in notes else done) for name, done in encoder.columns_]
+    return [*raw.notes, *columns, *notes.items()]
+
+
+def _suspects(model: Any) -> list[dict[str, Any]]:
+    """Return the rows whose label the model is sure is wrong."""
+    found = model.suspects(_NAMED)
+    lines = zip(
+        found.rows.tolist(), found.labels.tolist(), found.predicted.tolist(), found.doubts.tolist(), strict=True
+    )
+    keys, least = ("row", "label", "predicted", "doubt"), _CLEAR if model.is_classifier else _FAR
+    return [dict(zip(keys, line, strict=True)) for line in lines if line[-1] >= least]
+
+
+def _parts(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[Any]:
+    yield fact_grid((name, None if text is None else escape(text)) for name, text in _lines(facts, settings))
+    left_out, errors = facts["left_out"], facts["errors"]
+    if errors:
+        yield ""
+        yield f"[bold]Rows left out[/bold], {left_out['rows']:,} in {left_out['folds']} folds, the same for all models"
+        titles = ["error"] if facts["classes"] else ["mean error", "R²"]
+        grid = table_of(["model", *titles], ["model"])
+        for line in errors:
+            grid.add_row(escape(line["model"]), *measures(line), style="bold" if line is errors[0] else "")
+        yield grid
+    if facts["suspects"]:
+        yield ""
+        yield "[bold]Labels that may be wrong[/bold]: the model, which had not seen these rows, expects another one"
+        grid = table_of(["row", "label", "expected"], ["row", "label", "expected"])
+        for line in facts["suspects"]:
+            grid.add_row(*(escape(value_text(line[name])) for name in ("row", "label", "predicted")))
+        yield grid
+    yield ""
+    yield fact_grid([("model", escape(facts["file"]))])
+    forget = escape(f"mahala forget ROW --model {shlex.quote(facts['file'])}")
+    yield f"The file holds the {facts['rows']:,} training rows. Share it only with those who may see them;"
+    yield f"{forget} removes rows for good."
+
+
+def _lines(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    yield "learner", " ".join([facts["model"], *settings])
+    yield "predicts", facts["label"]
+    classes = "" if facts["classes"] is None else f" of {facts['classes']} classes"
+    yield "learned from", f"{facts['rows']:,} rows{classes}"
+    yield "columns", f"{facts['columns_used']:,}"
+    yield "experts", experts_text(facts["weights"])
+    yield "took", f"{facts['seconds']:.2g} s{', stopped by Ctrl-C' if facts['stopped'] else ''}"
