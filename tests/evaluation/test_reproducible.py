@@ -1,0 +1,82 @@
+"""Results depend neither on the number of processes nor on that of threads, nor, without a budget, on time."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import mahala
+from mahala import GML, LDA, LMNN, NCA, AutoMetric, Teacher
+from mahala.compiled import threads
+from mahala.evaluation.compare import compare
+
+RNG = np.random.default_rng(0)
+Y = np.arange(90) % 3
+X = RNG.normal(size=(90, 6)) + np.eye(3, 6)[Y]
+
+
+@pytest.fixture(autouse=True)
+def _threads_for_little_work(monkeypatch):
+    monkeypatch.setattr(threads, "DISPATCH", 1.0)
+
+
+def compared(n_jobs=1, n_threads=1):
+    learners = {"NCA": NCA(2, max_iter=10), "LMNN": LMNN(max_iter=10), "GML": GML(max_iter=10)}
+    with mahala.config_context(n_threads=n_threads):
+        return compare(X, Y, learners, folds=2, repeats=1, budget=None, n_jobs=n_jobs, random_state=0)
+
+
+def same(board, other):
+    assert board.verdict == other.verdict
+    for one, two in zip(board.entries, other.entries, strict=True):
+        assert (one.name, one.scaling, one.stopped) == (two.name, two.scaling, two.stopped)
+        np.testing.assert_array_equal(one.errors, two.errors)
+
+
+@pytest.mark.parametrize(("n_jobs", "n_threads"), [(2, 1), (1, 2)])
+def test_compare(n_jobs, n_threads):
+    same(compared(n_jobs, n_threads), compared())
+
+
+def test_compare_beside_a_busy_loop():
+    expected, done = compared(), threading.Event()
+
+    def loop():
+        while not done.is_set():
+            sum(range(1000))
+
+    busy = [threading.Thread(target=loop) for _ in range(2)]
+    for thread in busy:
+        thread.start()
+    try:
+        same(compared(), expected)
+    finally:
+        done.set()
+        for thread in busy:
+            thread.join()
+
+
+def test_auto_metric(monkeypatch):
+    panel = {"LMNN": LMNN(max_iter=10), "LDA": LDA(shrinkage="auto")}
+    for name in ("cross_validation.planning", "auto_metric"):
+        monkeypatch.setattr(f"mahala.evaluation.{name}.default_panel", lambda *_, **__: panel)
+    matrices = []
+    for n_threads in (1, 2):
+        with mahala.config_context(n_threads=n_threads):
+            fitted = AutoMetric(budget=None, random_state=0).fit(X[:60], Y[:60])
+            matrices.append((fitted.chosen_, fitted.verdict_, fitted.metric_.matrix.tolist()))
+    assert matrices[0] == matrices[1]
+
+
+def test_teacher():
+    taught = []
+    for n_threads in (1, 2):
+        with mahala.config_context(n_threads=n_threads):
+            teacher = Teacher(X, random_state=0)
+            for _ in range(25):
+                query, a, b = teacher.ask()
+                teacher.answer(query, a, b, nearer=a if abs(X[a, 0] - X[query, 0]) < abs(X[b, 0] - X[query, 0]) else b)
+            taught.append((teacher.answers_.anchor.tolist(), teacher.metric_.matrix.tolist(), teacher.verdict_))
+    assert taught[0] == taught[1]
