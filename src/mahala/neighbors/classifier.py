@@ -84,10 +84,12 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
 
     def _learn_target(self, y: Any, n_rows: int, numbers: IndexArray) -> tuple[Any, int]:
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
-        check_classification_targets(y)
         labels = check_labels(y, n_rows)[numbers]
         codes = class_codes(labels, len(labels))
-        self.classes_ = np.unique(labels)
+        check_classification_targets(y)
+        dtype = getattr(y, "dtype", None)
+        # Text stays of the type that it has, as in other classifiers.
+        self.classes_ = np.unique(labels).astype(dtype if getattr(dtype, "kind", "") == "U" else labels.dtype)
         return codes, len(self.classes_)
 
     def _known_target(self, y: Any, n_rows: int) -> Any:

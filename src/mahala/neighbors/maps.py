@@ -26,7 +26,7 @@ DISTANCE_OF_CLASSES, DISTANCE_OF_NUMBERS = 8.0, 4.0
 PATIENCE, MOST_ITERATIONS = 10, 150
 # From more rows than this in a part, minibatches are drawn: so many rows, for which so many others vote.
 MOST_EXACT, BATCH, N_VOTERS = 4_000, 512, 4_096
-RATE, DROPOUT, MOST_STEPS, EVALUATE_EVERY, MINIBATCH_PATIENCE = 2e-2, 0.1, 700, 50, 6
+RATE, DROPOUT, MOST_STEPS, EVALUATE_EVERY, MINIBATCH_PATIENCE = 2e-2, 0.1, 900, 50, 6
 # Rows of the part that was left out on which minibatches are judged, and rows that vote for them.
 MOST_JUDGED, MOST_VOTERS = 2_000, 20_000
 # The least probability in a log loss.
