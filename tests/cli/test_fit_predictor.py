@@ -27,7 +27,8 @@ def rows_of(n=60):
         churned = i % 2
         plan = "" if i % 7 == 0 else ["basic", "plus", "pro"][i % 3]
         age = "NA" if i % 9 == 0 else f"{40 + 20 * churned + 8 * rng.normal():.0f}"
-        yield f"C{i:03},2024-0{1 + i // 2 % 8}-11,{age},{plan},DE,{['no', 'yes'][churned]},{50 * churned + rng.normal():.3f}"
+        day, spent = f"2024-0{1 + i // 2 % 8}-11", 50 * churned + rng.normal()
+        yield f"C{i:03},{day},{age},{plan},DE,{['no', 'yes'][churned]},{spent:.3f}"
 
 
 @pytest.fixture

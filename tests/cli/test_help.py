@@ -15,6 +15,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+import pandas
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -67,6 +68,11 @@ def _write_files(folder):
         f"{i},{a},{b},{c},{'yes' if k else 'no'}\n" for i, ((a, b, c), k) in enumerate(zip(X, y, strict=True))
     )
     (folder / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
+    (folder / "new.csv").write_text("id,age,visits,spent\nn0,0.5,1,0.25\nn1,0,1,-1\n")
+    names = ["age", "visits", "spent"]
+    model = mahala.NeighborClassifier(trees=False, linear=False)
+    model.fit(pandas.DataFrame(X, columns=names), np.where(y, "yes", "no"))
+    model.save("churn.safetensors")
     (folder / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
     homes = "".join(f"{i // 3},{a},{b},{k}\n" for i, ((a, b, _), k) in enumerate(zip(X, y, strict=True)))
     (folder / "visits.csv").write_text("household,age,visits,bought\n" + homes)

@@ -14,6 +14,7 @@ from mahala.cli.explain import explain
 from mahala.cli.fit import fit
 from mahala.cli.group import Command, Group
 from mahala.cli.inspect import inspect
+from mahala.cli.predict import predict
 from mahala.cli.search import search
 from mahala.cli.stream import stream
 from mahala.cli.teach import teach
@@ -28,7 +29,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of --help.
-ALL = (compare, fit, transform, search, evaluate, simulate, explain, adapt, teach, inspect, stream, warm_up, doctor)
+ALL = (
+    compare,
+    fit,
+    predict,
+    transform,
+    search,
+    evaluate,
+    simulate,
+    explain,
+    adapt,
+    teach,
+    inspect,
+    stream,
+    warm_up,
+    doctor,
+)
 for command in ALL:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)

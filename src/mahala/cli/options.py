@@ -20,6 +20,12 @@ LabelledData = Annotated[
     ),
 ]
 FittedData = Annotated[str, typer.Argument(metavar="DATA", help="A table with the features the model was fitted with.")]
+PredictedData = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A table with the columns that the model was fitted to, or - for CSV from standard input."
+    ),
+]
 Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz files the array (default: y).")]
 Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, separated by commas; may be repeated.")]
 Keep = Annotated[list[str] | None, typer.Option(help="The only columns to use, even if they look like identifiers.")]

@@ -1,6 +1,7 @@
 """Output of the commands: show results as text or JSON, and write files; text from files is made safe first."""
 
 import csv
+import io
 import json
 import math
 import re
@@ -131,6 +132,33 @@ def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
     return write
 
 
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as the text of a CSV file, as `csv_writer` writes it."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    return file.getvalue()
+
+
+def parquet_writer(columns: Mapping[str, Sequence[Any]]) -> Writer:
+    """Return a function for `write_files` that writes columns to a .parquet file."""
+
+    def write(path: Path) -> None:
+        try:
+            try:
+                import polars
+
+                polars.DataFrame(columns).write_parquet(path)
+            except ImportError:
+                import pandas
+
+                pandas.DataFrame(columns).to_parquet(path)
+        except ImportError:
+            message = "Parquet files need polars, or pandas with pyarrow: pip install 'mahala[tables]'"
+            raise ImportError(message) from None
+
+    return write
+
+
 def records_writer(records: Sequence[Mapping[str, Any]]) -> Writer:
     """Return a function for `write_files` that writes records with the same fields to a .csv file; NaN stays empty."""
     rows = (["" if value != value else value for value in record.values()] for record in records)
@@ -157,18 +185,19 @@ def _cell(value: Any) -> Any:
 
 def print_json(value: Any) -> None:
     """Print a value as one line of strict JSON: arrays as lists, NaN and infinities as null."""
-    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(plain_value(value), ensure_ascii=False, allow_nan=False)
     with named(STDOUT):
         typer.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """Return a value of types that JSON has: arrays as lists, NaN and infinities as None."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy's types; importing NumPy to check them would slow down --help
-        return _plain(value.tolist())
+        return plain_value(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

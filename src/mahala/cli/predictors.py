@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import mahala
 from mahala.cli.output import say
+
+if TYPE_CHECKING:
+    from mahala.data.columns.cells import Decimal
+    from mahala.data.tables import RawTable
 
 
 def is_predictor(model: Any) -> bool:
@@ -33,6 +37,89 @@ def load_predictor(path: Path) -> Any:
         f"--model {path} holds {what}, which predicts nothing: make a model that predicts with "
         "`mahala fit TABLE --label COLUMN`, without --learner"
     )
+
+
+def read_new_rows(
+    data: str, model: Any, decimal: Decimal | None, first_index: int, extra: Sequence[str] = ()
+) -> RawTable:
+    """Read rows for a model: all columns of a table, or the rows of a file without column names.
+
+    The model reads numbers in text with the decimal mark, if one is given.
+    """
+    from mahala.data.array_files import listed
+    from mahala.data.columns.values import is_frame
+    from mahala.data.datasets import read_raw_data
+    from mahala.data.tables import unknown_column
+
+    encoder = model._model.encoder
+    n_features = None if encoder.table is not None else model.n_features_in_
+    raw = read_raw_data(data, first_index=first_index, n_features=n_features)
+    if is_frame(raw.data) and encoder.table is None:
+        columns = f"rows of {n_features} numbers without column names: use an .npy, .npz or .svm file"
+        raise ValueError(f"{data} has column names, but the model was fitted to {columns}")
+    if not is_frame(raw.data) and encoder.table is not None:
+        raise ValueError(f"{data} has no column names, but the model was fitted to {listed(model.feature_names_in_)}")
+    for name in extra:
+        if not is_frame(raw.data) or name not in raw.data.columns:
+            raise ValueError(f"--ids names the column {name!r}, {unknown_column(name, data, _columns(raw))}")
+    if decimal is not None:
+        model._model.encoder = encoder.with_decimal(decimal)
+    return raw
+
+
+def _columns(raw: RawTable) -> list[str]:
+    return list(getattr(raw.data, "columns", ()))
+
+
+class KnownLabels(NamedTuple):
+    """Labels of some rows in the form of those that a model was fitted to: None or NaN for what it cannot hold."""
+
+    rows: Any  # numbers of the rows that have one
+    values: list[Any]
+    texts: list[str]
+
+
+def labels_of(raw: RawTable, model: Any, column: str | None, decimal: Decimal | None) -> KnownLabels | None:
+    """Return the labels of rows that were read for a model, or None if they have none."""
+    from mahala.data.columns.cells import cell_values
+    from mahala.data.columns.values import is_frame
+    from mahala.data.labels import label_column, label_values
+
+    if is_frame(raw.data):
+        if column is None or column not in raw.data.columns:
+            return None
+        series, present = label_column(raw.data[column])
+        if not present.any():
+            return None
+        rows, series = np.flatnonzero(present), series.filter(present)
+        texts = series.cast(str).to_list()
+        values = label_values(series, decimal or raw.decimal)[0].tolist()
+    elif raw.labels is not None:
+        rows, values = np.arange(len(raw.labels)), raw.labels.tolist()
+        texts = list(map(str, values))
+    else:
+        return None
+    if model.is_classifier:
+        known = _as_classes(model.classes_.tolist(), values, texts)
+    else:
+        numbers = cell_values(texts, "number", decimal or raw.decimal).tolist()
+        known = [
+            value if isinstance(value, int | float) else number for value, number in zip(values, numbers, strict=True)
+        ]
+    return KnownLabels(rows, known, texts)
+
+
+def _as_classes(classes: list[Any], values: list[Any], texts: list[str]) -> list[Any]:
+    """Return labels, which may be written in another way or have another type than in the fit, as classes or None."""
+    lookup: dict[Any, Any] = {str(value): value for value in classes}
+    lookup |= {str(value).lower(): value for value in classes if isinstance(value, bool)}
+    lookup |= {value: value for value in classes}
+
+    def found(value: Any, text: str) -> Any:
+        short = f"{value:.10g}" if isinstance(value, float) else text
+        return next((lookup[key] for key in (text, value, short) if key in lookup), None)
+
+    return [found(value, text) for value, text in zip(values, texts, strict=True)]
 
 
 def raw_features(model: Any, data: Any) -> Any:
@@ -102,6 +189,17 @@ def errors_of(predicted: Any, labels: Any, *, classes: bool) -> dict[str, float]
         "mean_absolute_error": float(np.mean(np.abs(predicted - labels))),
         "r2": 1.0 - squared / variance if variance > 0.0 else float("nan"),
     }
+
+
+def errors_text(errors: Mapping[str, Any]) -> str:
+    """Return errors in a sentence.
+
+    >>> errors_text({"error": 0.034}), errors_text({"mean_absolute_error": 1.25, "r2": 0.5})
+    ('error 3.4 %', 'mean error 1.25, R² 0.5')
+    """
+    titles = {"error": "error", "mean_absolute_error": "mean error", "r2": "R²"}
+    names = _names(errors)
+    return ", ".join(f"{titles[name]} {text}" for name, text in zip(names, measures(errors), strict=True))
 
 
 def names_of_rows(values: Any, column: str) -> list[Any]:

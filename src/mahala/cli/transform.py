@@ -10,7 +10,7 @@ import typer
 import mahala
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
-from mahala.cli.output import Json, csv_writer, show, write_files
+from mahala.cli.output import Json, csv_writer, parquet_writer, show, write_files
 from mahala.cli.tables import read_rows
 from mahala.support.validation import is_sparse
 
@@ -74,14 +74,4 @@ def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
     if suffix == ".csv":
         csv_writer(chain([columns], zip(*columns.values(), strict=True)))(path)
         return
-    try:
-        try:
-            import polars
-
-            polars.DataFrame(columns).write_parquet(path)
-        except ImportError:
-            import pandas
-
-            pandas.DataFrame(columns).to_parquet(path)
-    except ImportError:
-        raise ImportError("Parquet files need polars, or pandas with pyarrow: pip install 'mahala[tables]'") from None
+    parquet_writer(columns)(path)
