@@ -33,6 +33,7 @@ def bars(ax: Any, values: dict[str, float], form: str) -> None:
     ax.set_yticks(places, names)
     ax.bar_label(drawn, [format(value, form) for value in lengths], padding=3, fontsize="small")
     ax.margins(x=0.18)
+    ax.xaxis.set_major_formatter(lambda value, place: format(value, form))
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -62,7 +63,7 @@ def plot_map(model: "NeighborModel", ax: Any = None) -> Any:
     x, y = at.points[chosen].T
     if at.classes is None:
         drawn = ax.scatter(x, y, c=at.labels[chosen], s=12, cmap="viridis", linewidths=0)
-        ax.figure.colorbar(drawn, ax=ax, label="number")
+        ax.figure.colorbar(drawn, ax=ax, label=model.target_name_ or "number")
     else:
         codes, cycle = at.labels[chosen], _colours(len(at.classes))
         for code, name in enumerate(at.classes[:_MOST_CLASSES]):
@@ -72,15 +73,11 @@ def plot_map(model: "NeighborModel", ax: Any = None) -> Any:
             ax.scatter(x[rest], y[rest], color=_GREY, s=12, linewidths=0, label="other classes")
     wrong = at.wrong[chosen]
     if wrong.any():
-        label = "predicted wrongly when left out" if at.classes is not None else "far off when left out"
+        label = "wrong when left out" if at.classes is not None else "far off when left out"
         ax.scatter(x[wrong], y[wrong], s=45, facecolors="none", edgecolors=_RED, linewidths=0.9, label=label)
     if at.classes is not None or wrong.any():
-        ax.legend(
-            fontsize="small",
-            frameon=False,
-            loc="upper left",
-            bbox_to_anchor=(1.0 if at.classes is not None else 0.0, 1.0),
-        )
+        beside = {} if at.classes is None else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        ax.legend(fontsize="small", frameon=False, **beside)
     ax.set(title="Training rows under the learned metric", xlabel="first direction", ylabel="second direction")
     ax.spines[["top", "right"]].set_visible(False)
     return ax

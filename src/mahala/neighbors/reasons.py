@@ -84,7 +84,7 @@ class Reasons:
         return f"{paragraph(self._headline(), bold=True)}{sentences}{table}"
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the columns' shares in the distance and the rows' shares in the votes; return Matplotlib's axes."""
+        """Draw the shares of the columns in the distance to rows that say something else; return Matplotlib's axes."""
         from mahala.neighbors.plots import plot_reasons
 
         return plot_reasons(self, ax)
