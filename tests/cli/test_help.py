@@ -29,7 +29,9 @@ COMMANDS = get_command(app).commands
 EXAMPLES = [
     pytest.param(example, id=example)
     for command in COMMANDS.values()
-    for example in re.findall(r"^ +((?:tail .* \| )?mahala .*)$", command.help.partition("Examples:")[2], re.MULTILINE)
+    for example in re.findall(
+        r"^ +((?:(?:tail|cat) .* \| )?mahala .*)$", command.help.partition("Examples:")[2], re.MULTILINE
+    )
 ]
 
 
@@ -69,9 +71,10 @@ def _write_files(folder):
     )
     (folder / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
     (folder / "new.csv").write_text("id,age,visits,spent\nn0,0.5,1,0.25\nn1,0,1,-1\n")
+    (folder / "labelled.csv").write_text("id,age,visits,spent,churned\nn0,0.5,1,0.25,yes\nn1,0,1,-1,no\n")
     names = ["age", "visits", "spent"]
     model = mahala.NeighborClassifier(trees=False, linear=False)
-    model.fit(pandas.DataFrame(X, columns=names), np.where(y, "yes", "no"))
+    model.fit(pandas.DataFrame(X, columns=names), pandas.Series(np.where(y, "yes", "no"), name="churned"))
     model.save("churn.safetensors")
     (folder / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
     homes = "".join(f"{i // 3},{a},{b},{k}\n" for i, ((a, b, _), k) in enumerate(zip(X, y, strict=True)))
@@ -118,7 +121,9 @@ def test_example_runs_as_printed(example, folder):
     pipe, _, command = example.rpartition(" | ")
     words = shlex.split(command.partition(" > ")[0])
     given = None
-    if pipe:
+    if pipe.startswith("cat "):
+        given = Path(pipe.split()[1]).read_text()
+    elif pipe:
         assert pipe == "tail -n +1 -F clicks.jsonl"  # which waits for more lines, as the test does not
         given = Path("clicks.jsonl").read_text()
     if "--scheduler" in words:  # read, but not run: test_fit.py starts a cluster

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import typer
 
 import mahala
 from mahala.cli.models import configured
 from mahala.cli.options import FitOptions, computing
 from mahala.cli.output import escape, fact_grid, show
 from mahala.cli.output import table as table_of
-from mahala.cli.predictors import expert_shares, experts_text, measures, names_of_rows, raw_features, value_text
+from mahala.cli.predictors import (
+    expert_shares,
+    experts_text,
+    in_progress,
+    measures,
+    names_of_rows,
+    raw_features,
+    value_text,
+)
 from mahala.cli.references import measured
 from mahala.cli.tables import BINS, show_columns
 from mahala.data.columns.values import is_frame
-from mahala.support.contexts import stopped_by_ctrl_c
 from mahala.support.parameters import ParameterError
 
 if TYPE_CHECKING:
@@ -59,7 +63,8 @@ def _fitted(asked: FitOptions) -> dict[str, Any]:
         names = names_of_rows(raw.extra[asked.ids], asked.ids)
     model = _model(asked, raw, is_number)
     started = time.perf_counter()
-    stopped = _fit(model, raw, labels, None if asked.groups is None else raw.extra[asked.groups])
+    groups = None if asked.groups is None else raw.extra[asked.groups]
+    stopped = in_progress(lambda: model.fit(raw.data, labels, groups=groups), model.__sklearn_is_fitted__)
     seconds = time.perf_counter() - started
     model.target_name_ = label
     if names is not None:
@@ -155,22 +160,6 @@ def _decimal(data: Any, identifiers: Literal["drop", "keep"]) -> Literal["auto",
     suggested, plain = (TablePreprocessor(identifiers=identifiers) for _ in range(2))
     suggested._otherwise = ","  # type: ignore[misc]  # of this instance
     return "auto" if suggested.fit(data).columns_ == plain.fit(data).columns_ else ","
-
-
-def _fit(model: Any, raw: RawTable, labels: Any, groups: Any) -> bool:
-    """Fit a model; return whether Ctrl-C stopped it with what it had learned."""
-    try:
-        # A progress bar would clutter a log file.
-        with (
-            mahala.show_progress() if sys.stderr.isatty() else nullcontext(),
-            stopped_by_ctrl_c(lambda: typer.echo("stopping; Ctrl-C again to stop at once", err=True)) as limit,
-        ):
-            model.fit(raw.data, labels, groups=groups)
-        return limit.stopped and model.max_seconds is None
-    except KeyboardInterrupt:
-        if not model.__sklearn_is_fitted__():
-            raise  # nothing has been learned yet
-        return True
 
 
 def _columns(model: Any, raw: RawTable, labels: Any, notes: dict[str, str]) -> list[tuple[str, str]]:

@@ -7,11 +7,13 @@ import typer
 import mahala
 from mahala.cli import serve
 from mahala.cli.adapt import adapt
+from mahala.cli.add import add
 from mahala.cli.compare import compare
 from mahala.cli.doctor import doctor, warm_up
 from mahala.cli.evaluate import evaluate, simulate
 from mahala.cli.explain import explain
 from mahala.cli.fit import fit
+from mahala.cli.forget import forget
 from mahala.cli.group import Command, Group
 from mahala.cli.inspect import inspect
 from mahala.cli.predict import predict
@@ -30,21 +32,9 @@ app = typer.Typer(
 )
 # In the order of --help.
 ALL = (
-    compare,
-    fit,
-    predict,
-    transform,
-    search,
-    evaluate,
-    simulate,
-    explain,
-    adapt,
-    teach,
-    inspect,
-    stream,
-    warm_up,
-    doctor,
-)
+    compare, fit, predict, add, forget, explain, inspect, transform, search, evaluate, simulate, adapt, teach, stream,
+    warm_up, doctor,
+)  # fmt: skip
 for command in ALL:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)

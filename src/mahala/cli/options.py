@@ -51,6 +51,11 @@ MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option(help=MODEL_HELP)]
 
 
+# Of commands that change a model.
+Changed = Annotated[Path | None, typer.Option("--output", help="The model file to write; default: the same file.")]
+Refit = Annotated[bool, typer.Option("--refit", help="Learn again, from the present state on.")]
+
+
 class FitOptions(NamedTuple):
     """The options of `mahala fit`."""
 

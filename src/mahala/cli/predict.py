@@ -89,7 +89,7 @@ def predict(
 
         mahala predict new.csv --model churn.safetensors --probabilities --strangeness --json
 
-        mahala predict - --model churn.safetensors --output - < new.csv
+        cat new.csv | mahala predict - --model churn.safetensors --output -
     """
     if level is not None and not 0.0 < level < 1.0:
         raise ValueError(f"--level must be between 0 and 1, such as 0.9, got {level:g}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +15,10 @@ import numpy as np
 
 import mahala
 from mahala.cli.output import say
+from mahala.support.contexts import stopped_by_ctrl_c
+
+# Whole numbers that are not changed where they are read as such.
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
 
 if TYPE_CHECKING:
     from mahala.data.columns.cells import Decimal
@@ -139,6 +145,36 @@ def warnings_said(data: str) -> Iterator[None]:
         say(f"{data}: {message}", err=True)
 
 
+def in_progress(fit: Callable[[], object], done: Callable[[], bool]) -> bool:
+    """Fit with a progress bar on a terminal; return whether Ctrl-C stopped it with what it had learned."""
+    try:
+        # A progress bar would clutter a log file.
+        with (
+            mahala.show_progress() if sys.stderr.isatty() else nullcontext(),
+            stopped_by_ctrl_c(lambda: say("stopping; Ctrl-C again to stop at once", err=True)) as limit,
+        ):
+            fit()
+        return limit.stopped
+    except KeyboardInterrupt:
+        if not done():
+            raise  # nothing has been learned yet
+        return True
+
+
+def refitted(model: Any) -> bool:
+    """Let a model learn again from its rows; return whether Ctrl-C stopped it."""
+    before = model._model
+    return in_progress(model.refit, lambda: model._model is not before)
+
+
+def score_text(model: Any) -> str:
+    """Return how good a model is on rows left out, in words."""
+    if not np.isfinite(model.score_):
+        return "not measured: no rows were left out"
+    measure = f"error {percent(1.0 - model.score_, 1)}" if model.is_classifier else f"R² {model.score_:.4g}"
+    return f"{measure} on rows left out"
+
+
 def expert_shares(model: Any) -> dict[str, float]:
     """Return the weight of each expert as a share of all."""
     total = sum(model.weights_.values()) or 1.0
@@ -202,10 +238,16 @@ def errors_text(errors: Mapping[str, Any]) -> str:
     return ", ".join(f"{titles[name]} {text}" for name, text in zip(names, measures(errors), strict=True))
 
 
-def names_of_rows(values: Any, column: str) -> list[Any]:
-    """Return the values of a column as names of rows; raise ValueError unless they are there and differ."""
-    names = [int(value) if isinstance(value, float) and value.is_integer() else value for value in values.tolist()]
-    n_gaps = sum(name == "" for name in names)
+def names_of_rows(values: Any, column: str, rows: Any = slice(None)) -> list[Any]:
+    """Return the values of a column, or of some rows of it, as names of rows.
+
+    Raise ValueError unless they are there and differ.
+    """
+    given = values[rows].tolist()
+    if all(isinstance(value, str) and _WHOLE.fullmatch(value) for value in given):  # cells of a CSV file are text
+        given = list(map(int, given))
+    names = [int(value) if isinstance(value, float) and value.is_integer() else value for value in given]
+    n_gaps = sum(name is None or name != name or name == "" for name in names)
     if n_gaps:
         raise ValueError(f"--ids must name a column with a value in every row, but {column!r} has {n_gaps:,} gaps")
     name, count = Counter(names).most_common(1)[0]

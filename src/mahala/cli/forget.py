@@ -1,0 +1,76 @@
+"""`mahala forget ROW ...`: remove training rows from a model that predicts, for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from mahala.cli import options
+from mahala.cli.output import Json, escape, fact_grid, show
+from mahala.cli.predictors import load_predictor, refitted, score_text
+
+
+def forget(
+    rows: Annotated[list[str], typer.Argument(metavar="ROW...", help="Numbers or names of training rows.")],
+    model: options.Model,
+    refit: options.Refit = False,
+    output: options.Changed = None,
+    force: options.Force = False,
+    as_json: Json = False,
+) -> None:
+    """Remove training rows from a model that `mahala fit` made.
+
+    They are not in the file any more, and do not vote. The line and the trees are fitted again to the rest. The metric
+    and the weights of the experts were learned from all rows; with --refit, they are learned again from the rest. The
+    model file is written whole or not at all. Earlier copies of it still hold the rows.
+
+    Examples:
+
+        mahala forget 12 17 --model churn.safetensors
+
+        mahala forget 12 --model churn.safetensors --refit --output newer.safetensors
+    """
+    place = output or model
+    options.check_output(place, force=force)
+    predictor = load_predictor(model)
+    before = len(predictor.rows_)
+    gone = _called(rows, predictor.rows_.tolist())
+    if len(gone) == before:
+        raise ValueError("ROW must leave at least one row of the model, got all of them: remove the file instead")
+    predictor.forget(gone)
+    stopped = refit and refitted(predictor)
+    predictor.save(place)
+    facts = {
+        "forgotten": gone,
+        "rows": len(predictor.rows_),
+        "refit": refit,
+        "stopped": "interrupted" if stopped else None,
+        "score": predictor.score_ if refit else None,
+        "file": str(place),
+    }
+    show(facts, as_json, lambda facts: [fact_grid(_lines(facts, predictor))])
+
+
+def _called(texts: Sequence[str], there: Sequence[Any]) -> list[Any]:
+    """Return the rows that are meant; a text comes before a number that is written so."""
+    lookup = {str(name): name for name in there} | {name: name for name in there if isinstance(name, str)}
+    for text in texts:
+        if text not in lookup:
+            near = get_close_matches(text, lookup, n=1, cutoff=0.8)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            kind = "name" if any(isinstance(name, str) for name in there) else "number"
+            raise ValueError(f"ROW must be the {kind} of a training row, got {text!r}{hint}")
+    return list(dict.fromkeys(lookup[text] for text in texts))
+
+
+def _lines(facts: dict[str, Any], model: Any) -> Iterator[tuple[str, str | None]]:
+    yield "forgotten", f"{len(facts['forgotten']):,}"
+    yield "left", f"{facts['rows']:,} rows"
+    if facts["refit"]:
+        yield "refit", f"{score_text(model)}{', stopped by Ctrl-C' if facts['stopped'] else ''}"
+    else:
+        yield "", "[dim]The metric was learned from all rows; --refit learns it from the rest.[/dim]"
+    yield "model", escape(facts["file"])
