@@ -150,3 +150,14 @@ def test_classes_of_one_row_each():
         LDA().fit(np.arange(6.0).reshape(3, 2), [0, 1, 2])
     with pytest.raises(ValueError, match="the same mean"):
         LDA().fit(np.ones((3, 2)), [0, 1, 2])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_few_rows_are_learned_from_in_their_span(dtype):
+    """As in the space of the features, in which weights are."""
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    X = (rng.normal(size=(30, 80)) * 10.0 ** rng.integers(-2, 3, size=80) + rng.normal(size=(3, 80))[y]).astype(dtype)
+    X[3] = X[0]
+    one, other = (LDA().fit(X, y, sample_weight=weights).metric_.pairwise(X) for weights in (None, np.ones(30)))
+    np.testing.assert_allclose(one, other, atol=(1e-6 if dtype == np.float64 else 1e-2) * other.max())

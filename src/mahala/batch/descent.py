@@ -14,8 +14,10 @@ from mahala.batch.pca import PCA
 from mahala.batch.run import Model, Run, check_n_components
 from mahala.batch.whitening import Coordinates, major_features
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matrices
 
+# Vectors of the size of its variables that L-BFGS keeps.
+VECTORS = 25
 _LARGEST_TOL = 1e100  # SciPy divides it by the precision of float64
 Objective = Callable[[RealArray], tuple[float, RealArray]]
 Init = Literal["auto", "identity", "pca", "lda", "random"] | MahalanobisMetric
@@ -87,6 +89,7 @@ def first_components(
     d = X.shape[1]
     m = d if n_components is None else int(n_components)
     check_n_components(m, d, "the number of features")
+    check_matrices(VECTORS, m, d)
     if warm is not None:
         if warm["L"].shape != (m, d):
             last = f"{len(warm['L'])}, as in the last fit"

@@ -7,14 +7,17 @@ import numpy as np
 
 from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run, check_n_components
-from mahala.batch.whitening import Covariances, constant, covariances, whiten_varying
+from mahala.batch.whitening import Covariances, constant, covariances, standardised, whiten_varying
 from mahala.engine.inputs import refuse_chunks
 from mahala.engine.moments import class_means
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import Count, Share
+from mahala.support.validation import is_chunked
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
 RANK_TOLERANCE = 1e-8
+
+SAME_ROWS = "X does not vary within any class; LDA needs a class with two different rows"
 
 
 @dataclass(eq=False, repr=False)
@@ -60,12 +63,23 @@ class LDA(WeightedLearner):
             raise ValueError("the classes of X have the same mean, so no direction separates them")
         if weights is not None:  # only their ratios matter; all above 1, so that every class counts in the covariance
             weights = weights * (2.0 / weights.min())
+        m = most if self.n_components is None else int(self.n_components)
+        # Where no matrix has the size of the features squared.
+        few = len(X) < X.shape[1] and weights is None and self.shrinkage is None and not is_chunked(X)
+        L, between, n = _of_few_rows(X, codes) if few else self._discriminants(X, codes, weights)
+        L = L[:m].astype(X.dtype) if np.abs(L[:m]).max() < 1e18 else L[:m]
+        run.step(-float(np.square(between[:m]).sum() / n), {"L": L})
+        return "converged"
+
+    def _discriminants(
+        self, X: Any, codes: IndexArray, weights: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Return the directions, the spread of the means along them, and the sum of the weights."""
         counts, sizes = np.bincount(codes), np.bincount(codes, weights).astype(np.float64)
         scatter = covariances(X, codes, weights) if counts.max() > 1 else None
-        if scatter is None or np.sqrt(scatter.within.diagonal().max()) <= RANK_TOLERANCE:
-            raise ValueError("X does not vary within any class; LDA needs a class with two different rows")
-        if np.square(scatter.offsets / np.sqrt(sizes)[:, None]).max() <= RANK_TOLERANCE**2:
-            raise ValueError("the classes of X have the same mean, so no direction separates them")
+        if scatter is None:
+            raise ValueError(SAME_ROWS)
+        _check_spreads(np.sqrt(scatter.within.diagonal()), scatter.offsets / np.sqrt(sizes)[:, None])
         within = scatter.within * (sizes[sizes > 1.0].sum() / sizes.sum())
         if self.shrinkage is not None:
             s = self.shrinkage
@@ -80,16 +94,40 @@ class LDA(WeightedLearner):
                 s = float(ledoit_wolf_shrinkage(Z, assume_centered=True))
             within = (1.0 - s) * within + s * np.trace(within) / len(within) * np.eye(len(within))
 
-        L, between = discriminants(scatter, within)
-        m = most if self.n_components is None else int(self.n_components)
-        L = L[:m].astype(X.dtype) if np.abs(L[:m]).max() < 1e18 else L[:m]
-        run.step(-float(np.square(between[:m]).sum() / sizes.sum()), {"L": L})
-        return "converged"
+        return *discriminants(scatter, within), float(sizes.sum())
+
+
+def _of_few_rows(X: RealArray, codes: IndexArray) -> tuple[FloatArray, FloatArray, float]:
+    """Return what `_discriminants` does, from the singular values of the rows around the means of their classes."""
+    Z, factors = standardised(X.astype(np.float64))
+    means, sizes = class_means(Z, codes), np.bincount(codes)
+    within = (Z - means[codes]) / np.sqrt(len(Z))
+    deviations = np.sqrt(np.square(within).sum(axis=0))
+    _check_spreads(deviations, means)
+    deviations[deviations <= RANK_TOLERANCE] = np.inf
+    _, lengths, axes = np.linalg.svd(within / deviations, full_matrices=False)
+    kept = np.square(lengths) > RANK_TOLERANCE
+    white = axes[kept] / lengths[kept, None] / deviations
+    L, between = _separating(means * np.sqrt(sizes)[:, None], white)
+    return L * factors, between, float(len(Z))
+
+
+def _check_spreads(within: FloatArray, means: FloatArray) -> None:
+    """Raise ValueError if the rows do not differ within classes, or the means of the classes do not."""
+    if within.max() <= RANK_TOLERANCE:
+        raise ValueError(SAME_ROWS)
+    if np.abs(means).max() <= RANK_TOLERANCE:
+        raise ValueError("the classes of X have the same mean, so no direction separates them")
 
 
 def discriminants(scatter: Covariances, within: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return directions that separate groups, with variance 1 within them, and the spread of the means along them."""
-    white = whiten_varying(within, RANK_TOLERANCE)
-    _, between, directions = np.linalg.svd(scatter.offsets @ white.T, full_matrices=False)
+    L, between = _separating(scatter.offsets, whiten_varying(within, RANK_TOLERANCE))
+    return scatter.in_features(L), between
+
+
+def _separating(offsets: FloatArray, white: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the directions that `white` maps to those in which the offsets of the groups are largest, and these."""
+    _, between, directions = np.linalg.svd(offsets @ white.T, full_matrices=False)
     kept = between > np.sqrt(RANK_TOLERANCE) * between.max(initial=0.0)
-    return scatter.in_features(directions[kept] @ white), between[kept]
+    return directions[kept] @ white, between[kept]

@@ -11,7 +11,7 @@ from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import divided_by_largest, standardised, whiten_varying
 from mahala.compiled.threads import in_pairs_of_blocks, n_threads, scratch, squared_norms, transposed_product
 from mahala.engine.neighbors import class_neighbors
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matrices
 from mahala.support.parameters import Count
 
 # Rows of a block of affinities, which stays in the cache.
@@ -66,6 +66,7 @@ class LFDA(BatchLearner):
         X, codes = data.X, data.codes
         d = X.shape[1]
         check_n_components(self.n_components, d, "the number of features")
+        check_matrices(4, d, d)
         Z, factors = standardised(X.astype(np.float64))
         within, between = _scatters(Z, divided_by_largest(X.astype(np.float64))[0], codes, self.n_neighbors)
         white = whiten_varying(within, RANK_TOLERANCE)

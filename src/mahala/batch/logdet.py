@@ -15,7 +15,7 @@ from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, transposed_product
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matrices
 
 Prior = Literal["identity", "covariance"] | MahalanobisMetric
 
@@ -53,6 +53,7 @@ class LogDetProblem(ABC):
     _first: FloatArray
 
     def __init__(self, X: FloatArray, prior: FloatArray | None, left: IndexArray, right: IndexArray) -> None:
+        check_matrices(4, X.shape[1], X.shape[1])
         span = None
         if 1 < len(X) <= X.shape[1]:
             span = np.linalg.qr((X[1:] - X[0]).T)[0]

@@ -14,7 +14,7 @@ from mahala.batch.run import IterationParams, Model, Run
 from mahala.comparisons import Pairs
 from mahala.compiled.sums.lmnn import add_pull
 from mahala.compiled.threads import transposed_product
-from mahala.support.arrays import BoolArray, FloatArray, RealArray
+from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_matrices
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.states import Array
 
@@ -96,6 +96,7 @@ class SDML(IterationParams, BatchLearner):
         return float(self._learned("balance")[0])
 
     def _learn(self, data: Any, run: Run) -> str:
+        check_matrices(4, data.X.shape[1], data.X.shape[1])
         weighted, inverse = _prior_inverse(self.prior, data.X)
         data = as_pairs(data, self.n_pairs, self._rng)
         X = data.X[:, weighted].astype(np.float64)

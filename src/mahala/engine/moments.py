@@ -9,7 +9,7 @@ import numpy as np
 from mahala.compiled.threads import PER_NUMBER, class_sums, in_threads, n_threads, product, transposed_product
 from mahala.engine.dask.rows import sum_over_chunks
 from mahala.engine.inputs import computed
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, block_size, row_blocks, slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, block_size, check_matrices, row_blocks, slices
 from mahala.support.parameters import is_count
 from mahala.support.validation import check_scale, is_chunked
 
@@ -41,6 +41,7 @@ def class_means(X: Any, codes: IndexArray, weights: FloatArray | None = None) ->
 
 def scatter(X: Any, codes: IndexArray, means: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Return Σ w (x - mean)(x - mean)ᵀ over rows, with the mean of each row's class, in float64."""
+    check_matrices(4, X.shape[1], X.shape[1])  # as many as there are when it is factorised
 
     def of_part(rows: RealArray, codes: IndexArray, weights: FloatArray | None) -> FloatArray:
         left = rows - means[codes]

@@ -87,6 +87,12 @@ def memory_limit(max_memory: float | None) -> float:
     return min(limit, float(address_space) - in_use)
 
 
+def check_matrices(n: int, n_rows: int, n_columns: int) -> None:
+    """Raise a MemoryError with advice if there is no room for n matrices of float64 whose columns are features."""
+    advice = "reduce the features first, for instance with TruncatedSVD; docs/scale.md says what each learner needs"
+    check_room(8.0 * n * n_rows * n_columns, None, f"learning with {n} matrices of {n_rows} × {n_columns}", advice)
+
+
 def check_room(needed: float, max_memory: float | None, what: str, advice: str) -> None:
     """Raise a MemoryError, which ends with `advice`, if `what` needs more bytes than may be allocated."""
     limit = memory_limit(max_memory)

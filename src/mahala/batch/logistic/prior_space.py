@@ -6,7 +6,7 @@ import numpy as np
 
 from mahala.batch.whitening import covariances, whiten_varying
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import FloatArray, RealArray, check_matrices
 
 Prior = Literal["identity", "covariance"] | MahalanobisMetric | None
 
@@ -39,6 +39,8 @@ class Coordinates(NamedTuple):
         """Return coordinates of rows that span what the rows do."""
         if (X[0] == X).all():
             raise ValueError("X must have rows that differ, but all rows that are compared are equal")
+        if n_components is None:
+            check_matrices(2, X.shape[1], X.shape[1])
         coordinates = cls(X.mean(axis=0, dtype=np.float64), prior_map(prior, X), None)
         Z = coordinates.rows(X)
         n, d = Z.shape
