@@ -16,7 +16,7 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.search import neighbors
 from mahala.compiled.search.quantised import compile_search
-from mahala.compiled.sums import lmnn, pair_sums, softmax_sums, weighting
+from mahala.compiled.sums import lmnn, pair_sums, softmax_sums, vote_sums, weighting
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
@@ -74,7 +74,7 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
 @contextmanager
 def _compiled_for_few_rows() -> Iterator[None]:
     """Let a few rows take the compiled ways of many."""
-    limits = [(module, "FEW_PAIRS") for module in (lmnn, neighbors, pair_sums, softmax_sums, weighting)]
+    limits = [(module, "FEW_PAIRS") for module in (lmnn, neighbors, pair_sums, softmax_sums, vote_sums, weighting)]
     limits += [(pair_sums, "FEW_PRODUCTS"), (pair_sums, "SPARSE_SHARE")]
     before = [getattr(module, name) for module, name in limits]
     try:
@@ -97,6 +97,7 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
         ("blocks of steps", partial(mahala.SORS(n_triplets=20, random_state=0).fit, np.tile(X, 60), y)),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),
+        ("models that predict", partial(_predict, X, y)),
         ("Teacher", partial(mahala.Teacher, X)),
         ("search", compile_search),
     ]
@@ -127,6 +128,11 @@ def _learn(kind: Any, X: Any, y: Any) -> None:
                     wide.fit(Triplets.from_labels(_wide(X), y, 20, random_state=0)).score(_wide(X), y)
             if setting == {} and kind in (mahala.OASIS, mahala.OGD):
                 _new(kind, storage="gram").fit(triplets)
+
+
+def _predict(X: Any, y: Any) -> None:
+    for kind in (mahala.NeighborClassifier, mahala.NeighborRegressor):
+        kind(trees=False).fit(X, y).predict(X)
 
 
 def _new(kind: Any, **params: Any) -> Any:

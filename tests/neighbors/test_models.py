@@ -368,3 +368,25 @@ def test_plots_are_drawn(model, regressor, wine):
     own = plt.subplots()[1]
     assert model.plot_weights(own) is own
     plt.close("all")
+
+
+def test_rows_of_dask_are_drawn_and_predicted_in_chunks(monkeypatch):
+    da = pytest.importorskip("dask.array")
+    X, y = load_iris(return_X_y=True)
+    chunks = da.from_array(X, chunks=(40, 2))
+    whole = NeighborClassifier(trees=False).fit(chunks, y)
+    np.testing.assert_array_equal(whole.predict(chunks).compute(), NeighborClassifier(trees=False).fit(X, y).predict(X))
+    monkeypatch.setattr("mahala.neighbors.model.MOST_LEARNED", 60)
+    drawn = NeighborClassifier(trees=False).fit(chunks, da.from_array(y, chunks=50))
+    rows, _ = drawn.neighbors(X, k=60)
+    assert len(np.unique(rows)) == 60
+    assert rows.max() > 60  # numbers among all rows
+    np.testing.assert_allclose(drawn.predict_proba(chunks).compute(), drawn.predict_proba(X), atol=1e-6)
+
+
+def test_data_frames_of_dask_keep_their_text(wine):
+    dd = pytest.importorskip("dask.dataframe")
+    X, y = wine
+    table = dd.from_pandas(X.reset_index(drop=True), npartitions=3)
+    model = NeighborClassifier(trees=False).fit(table, y)
+    np.testing.assert_array_equal(model.predict(table).compute(), model.predict(X))

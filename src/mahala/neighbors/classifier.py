@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -14,7 +13,7 @@ from mahala.neighbors.reasons import Reasons
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.lazily import ClassifierMixin
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.validation import check_labels, class_codes
+from mahala.support.validation import check_labels, class_codes, is_chunked
 
 
 @dataclass(eq=False, repr=False)
@@ -104,9 +103,11 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         """Return the probability of each class of `classes_` for each row."""
         return self._predicted(X)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Any:
         """Return the most probable class of each row."""
         codes = self._predicted(X).argmax(axis=1)
+        if is_chunked(codes):
+            return codes.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)
         return np.asarray(self.classes_[codes])
 
     def predict_set(self, X: Any, level: float = 0.9) -> BoolArray:

@@ -1,64 +1,37 @@
 """The base of NeighborClassifier and NeighborRegressor: validation, fit, prediction, rows that come and go, files."""
 
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
-from mahala.compiled.sums.vote_sums import leading_votes
 from mahala.data.columns.values import is_frame
 from mahala.data.encoding import Encoder
 from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
-from mahala.neighbors import plots
 from mahala.neighbors.files import from_parts, kind_of, name_from, to_parts
 from mahala.neighbors.fitted import EXPERTS, Fitted
 from mahala.neighbors.folds import row_order
-from mahala.neighbors.learning import N_STEPS, Rows, Settings, learn
+from mahala.neighbors.given import checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
+from mahala.neighbors.inspection import Inspection
+from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Rows, Settings, learn
 from mahala.neighbors.maps import Target
-from mahala.neighbors.reasons import Reasons, reasons_of
-from mahala.neighbors.strangeness import strangeness
 from mahala.saved_estimator import SavedEstimator
-from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 from mahala.support.contexts import all_or_nothing, one_blas_thread, time_limit
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, count_value, header_value
 from mahala.support.parameters import Count, Fraction, Positive, Seed, check_params, check_seed, check_value
 from mahala.support.states import prefixed
-from mahala.support.validation import is_sparse, to_numpy
-
-# Whole numbers as weights repeat rows, up to so many times the rows or in all.
-MOST_REPEATS, FEW_REPEATED = 4, 10_000
-# Rows of which the weights of columns are computed, at most.
-_MOST_WEIGHED = 5_000
-
-
-class Suspects(NamedTuple):
-    """Training rows, their labels, what the others say, and by how much these are contradicted: the most first."""
-
-    rows: Any
-    labels: Any
-    predicted: Any
-    doubts: FloatArray
-
-
-class MapPoints(NamedTuple):
-    """Rows in two dimensions, their class codes or numbers, the classes, and the rows that others contradict."""
-
-    points: FloatArray
-    labels: Any
-    classes: Any
-    wrong: BoolArray
+from mahala.support.validation import is_chunked, to_numpy
 
 
 @dataclass(eq=False, repr=False)
-class NeighborModel(SavedEstimator):
+class NeighborModel(Inspection, SavedEstimator):
     """Base class of models whose predictions are votes of their training rows, a linear expert and boosted trees."""
 
     n_components: Count = 32
@@ -83,17 +56,28 @@ class NeighborModel(SavedEstimator):
         Parameters
         ----------
         X : data frame with text, categories, dates and gaps as they are, or array (NaN for gaps) or sparse matrix of
-            shape (n_rows, n_features)
+            shape (n_rows, n_features); of many rows of Dask 100,000 are drawn
         y : what is to be predicted of each row
         sample_weight : weights of at least 0 of the rows, in the loss and in their votes; whole numbers count as
             repeats of the row, default=None
         groups : the group of each row, such as a person; the rows of a group are left out together, default=None
         """
         check_params(self)
+        if is_chunked(X):
+            return self._fit_drawn(X, y, sample_weight, groups)
         with all_or_nothing(self), one_blas_thread(), self._limit(), engine_for(X):
             interrupt = self._fit(X, y, sample_weight, groups)
         if interrupt is not None:  # out here, where what was learned until then stays
             raise interrupt
+        return self
+
+    def _fit_drawn(self, X: Any, *by_row: Any) -> Self:
+        """Fit to rows that are drawn from those of Dask, if they are many; their numbers are those in X."""
+        drawn = drawn_rows(X, by_row, MOST_LEARNED)
+        self.fit(drawn.X, *drawn.by_row)
+        self._model.numbers = drawn.numbers[self._model.numbers]
+        self._n_given = drawn.n_rows
+        self._names = None
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BaseException | None:
@@ -102,11 +86,11 @@ class NeighborModel(SavedEstimator):
         n = X.shape[0]
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        numbers, weights = _repeated(sample_weight, X)
+        numbers, weights = repeated(sample_weight, X)
         name = getattr(y, "name", None)
         self.target_name_ = None if name is None else str(name)
         y, n_classes = self._learn_target(to_numpy(y), n, numbers)
-        codes = None if groups is None else _group_codes(groups, n)[numbers]
+        codes = None if groups is None else group_codes(groups, n)[numbers]
         seed = int(check_seed(self.random_state).randint(2**31))
         encoder = Encoder(int(self.n_bins), self.identifiers, self.decimal)
         plain = encoder.fit(X, numbers, seed)
@@ -122,7 +106,7 @@ class NeighborModel(SavedEstimator):
         with progress_bar(type(self).__name__, N_STEPS, self.verbose) as show:
             self._model, interrupt = learn(rows, settings, show)
         self._forget_cached()
-        self._names, self._n_given = _row_names(X, n), n
+        self._names, self._n_given = row_names(X, n), n
         return interrupt  # type: ignore[no-any-return]
 
     def refit(self) -> Self:
@@ -152,7 +136,7 @@ class NeighborModel(SavedEstimator):
         names : texts or whole numbers, all different, one for each row that `fit` and `add` got
         """
         self._check_fitted()
-        self._names = _checked_names(names, self._n_given)
+        self._names = checked_names(names, self._n_given)
         return self
 
     @property
@@ -182,14 +166,14 @@ class NeighborModel(SavedEstimator):
         X, model = self._table(X, reset=False), self._model
         n = X.shape[0]
         y = self._known_target(to_numpy(y), n)
-        numbers, weights = _repeated(sample_weight, X)
-        names = _row_names(X, n) if names is None else _checked_names(names, n)
+        numbers, weights = repeated(sample_weight, X)
+        names = row_names(X, n) if names is None else checked_names(names, n)
         if self._names is not None or names is not None:
             before = list(range(self._n_given)) if self._names is None else self._names
             after = names if names is not None else list(range(len(before), len(before) + n))
-            repeated = set(after) & {before[number] for number in model.numbers.tolist()}
-            if repeated:
-                raise ValueError(f"X must name new rows, but {next(iter(repeated))!r} is there: forget it first")
+            twice = set(after) & {before[number] for number in model.numbers.tolist()}
+            if twice:
+                raise ValueError(f"X must name new rows, but {next(iter(twice))!r} is there: forget it first")
             self._names = [*before, *after]
         coordinates = model.coordinates_of(X)
         plain = model.encoder.plain(X)[numbers]
@@ -253,113 +237,6 @@ class NeighborModel(SavedEstimator):
         names[:] = [self._names[number] for number in numbers.ravel().tolist()]
         return names.reshape(numbers.shape)
 
-    def neighbors(self, X: Any, k: int = 5) -> tuple[Any, FloatArray]:
-        """Return the training rows with the largest shares of the votes for each row, and these shares.
-
-        Parameters
-        ----------
-        X : rows as in `fit`
-        k : how many
-
-        Returns
-        -------
-        rows : array of shape (n_rows, k), row numbers, or names from the index of the data frame of `fit`
-        shares : array of shape (n_rows, k), of all votes; a row's shares sum to at most 1
-        """
-        self._check_fitted()
-        check_value(k, "k", Count)
-        X, model = self._table(X, reset=False), self._model
-        voters = model.distinct_voters
-        Z = model.embed(model.encoder.plain(X), model.coordinates_of(X))
-        places, shares = leading_votes(Z, voters.Z, min(int(k), len(voters.Z)), voters.weights)
-        return self._called(model.numbers[voters.places[places]]), shares.astype(np.float64)
-
-    def explain(self, x: Any, k: int = 5) -> Reasons:
-        """Return why the prediction for one row is what it is; print it, show it in a notebook, or call its `plot`.
-
-        Parameters
-        ----------
-        x : a row, as a data frame or array of one row
-        k : how many of the rows that voted are named
-        """
-        self._check_fitted()
-        x = np.asarray(x)[np.newaxis] if not is_frame(x) and not is_sparse(x) and np.ndim(x) == 1 else x
-        X = self._table(x, reset=False)
-        if X.shape[0] != 1:
-            raise ValueError(f"x must be one row, got {X.shape[0]}: use explain_each")
-        return next(self.explain_each(X, k))
-
-    def explain_each(self, X: Any, k: int = 5) -> Iterator[Reasons]:
-        """Return an iterator of what `explain` says of each row.
-
-        Parameters
-        ----------
-        X : rows as in `fit`
-        k : how many of the rows that voted are named
-        """
-        self._check_fitted()
-        check_value(k, "k", Count)
-        X, model = self._table(X, reset=False), self._model
-        plain, coordinates = model.encoder.plain(X), model.coordinates_of(X)
-
-        def reasons(row: int) -> Reasons:
-            at = slice(row, row + 1)
-            parts = reasons_of(
-                model, plain[at], None if coordinates is None else coordinates[at], int(k),
-                lambda places: self._called(model.numbers[places]).tolist(),
-                lambda places: self._labels(model.target.y[places]).tolist(),
-            )  # fmt: skip
-            return self._reasons(parts)
-
-        return map(reasons, range(len(plain)))
-
-    def strangeness(self, X: Any) -> FloatArray:
-        """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
-
-        Of rows like those of `fit`, one in twenty has a value above 0.95; a row unlike anything seen is near 1. The
-        distances are those of the encoded columns, not the learned ones.
-
-        Parameters
-        ----------
-        X : rows as in `fit`
-        """
-        self._check_fitted()
-        X, model = self._table(X, reset=False), self._model
-        with engine_for(X):
-            encoded = model.encoder.encoded(model.encoder.plain(X))
-            result, self._calibration = strangeness(model, encoded, vars(self).get("_calibration"))
-        return result
-
-    def duplicates(self) -> list[Any]:
-        """Return groups of training rows that are equal in all columns, by number or name: a list of arrays."""
-        self._check_fitted()
-        model: Fitted = self._model
-        places = model.distinct_voters.places
-        _, codes, counts = np.unique(model.plain[places], axis=0, return_inverse=True, return_counts=True)
-        numbers = model.numbers[places]
-        return [self._called(np.sort(numbers[codes.ravel() == code])) for code in np.flatnonzero(counts > 1)]
-
-    def suspects(self, k: int | None = 20) -> Suspects:
-        """Return the training rows whose label the model doubts most when they are left out: likely errors.
-
-        Parameters
-        ----------
-        k : how many; None for all that were left out
-        """
-        self._check_fitted()
-        model: Fitted = self._model
-        left_out = model.left_out_by_number(self._n_given)
-        places = model.distinct_voters.places
-        places = places[np.isfinite(left_out[model.numbers[places], 0])]
-        y, predicted = model.target.y[places], left_out[model.numbers[places]]
-        doubts = self._doubts(y, predicted)
-        order = np.argsort(-doubts, kind="stable")[: None if k is None else int(k)]
-        answers = predicted.argmax(axis=1) if model.target.n_classes else predicted[:, 0]
-        numbers = model.numbers[places]
-        return Suspects(
-            self._called(numbers[order]), self._labels(y[order]), self._labels(answers[order]), doubts[order]
-        )
-
     def _given_metric(self) -> MahalanobisMetric | None:
         """Return the metric of the parameter `metric`, or None; raise for what has none."""
         if self.metric is None:
@@ -397,11 +274,13 @@ class NeighborModel(SavedEstimator):
         return self._model  # type: ignore[no-any-return]
 
     def _predicted(self, X: Any) -> FloatArray:
-        """Return the probabilities of classes, or the standardised numbers in a column."""
-        self._check_fitted()
-        X, model = self._table(X, reset=False), self._model
+        """Return the probabilities of classes, or the standardised numbers in a column; of Dask not computed yet."""
+        model = self._fitted_model()
+        if is_chunked(X):
+            return mapped_rows(self._predicted, X, model.left_out.shape[1])  # type: ignore[no-any-return]
+        X = self._table(X, reset=False)
         with engine_for(X):
-            return model.predict(model.encoder.plain(X), model.coordinates_of(X))  # type: ignore[no-any-return]
+            return model.predict(model.encoder.plain(X), model.coordinates_of(X))
 
     @property
     def weights_(self) -> dict[str, float]:
@@ -426,80 +305,9 @@ class NeighborModel(SavedEstimator):
         tags.target_tags.required = True
         return tags
 
-    def column_weights(self) -> dict[str, float]:
-        """Return the share of each column in the mean squared distance of two training rows under the metric."""
-        model = self._fitted_model()
-        if model.given is not None:
-            raise ValueError("the columns of a metric that was given are its own: see its explain")
-        every = max(1, len(model.plain) // _MOST_WEIGHED)
-        encoded = model.encoder.encoded(model.plain[::every]).astype(np.float64)
-        centred, L = encoded - encoded.mean(axis=0), model.map.astype(np.float64)
-        parts = (centred * ((centred @ L.T) @ L)).mean(axis=0)
-        total = float(parts.sum()) or 1.0
-        return {name: float(parts[columns].sum()) / total for name, columns in model.encoder.feature_groups().items()}
-
-    def map_points(self) -> "MapPoints":
-        """Return the training rows in the two leading directions of the metric."""
-        model = self._fitted_model()
-        voters = model.distinct_voters
-        centred = voters.Z - voters.Z.mean(axis=0)
-        directions = np.linalg.svd(centred.T @ centred)[0][:, :2]
-        points = np.zeros((len(centred), 2))
-        points[:, : directions.shape[1]] = centred @ directions
-        left_out = model.left_out_by_number(self._n_given)[model.numbers[voters.places]]
-        y, known = model.target.y[voters.places], np.isfinite(left_out[:, 0])
-        if model.target.n_classes:
-            wrong = known & (np.nan_to_num(left_out).argmax(axis=1) != y)
-        else:
-            errors = np.abs(np.where(known, left_out[:, 0] - y, 0.0))
-            wrong = errors > np.quantile(errors, 0.95)
-        classes = getattr(self, "classes_", None)
-        return MapPoints(points, y if classes is not None else self._labels(y), classes, wrong)
-
-    def left_out_pairs(self) -> tuple[Any, FloatArray]:
-        """Return true and predicted numbers of rows left out, or whether predictions are right and how probable."""
-        model = self._fitted_model()
-        rated = model.folds >= 0
-        left_out, y = model.left_out[rated].astype(np.float64), model.target.y[rated]
-        if not model.target.n_classes:
-            return self._labels(y), np.asarray(self._labels(left_out[:, 0]))
-        return left_out.argmax(axis=1) == y, left_out.max(axis=1)
-
-    @property
-    def is_classifier(self) -> bool:
-        """Whether classes are predicted, not numbers."""
-        return hasattr(self, "classes_")
-
-    def plot_map(self, ax: Any = None) -> Any:
-        """Draw the training rows in two learned dimensions; return Matplotlib's axes."""
-        return plots.plot_map(self, ax)
-
-    def plot_weights(self, ax: Any = None) -> Any:
-        """Draw how much each column counts in distances; return Matplotlib's axes."""
-        return plots.plot_weights(self, ax)
-
-    def plot_predictions(self, ax: Any = None, level: float = 0.9) -> Any:
-        """Draw left-out predictions beside the truth, with a band that holds a share `level`; return Matplotlib's axes.
-
-        Of a classifier it is the calibration: how often the predicted class is right, by its probability.
-        """
-        return plots.plot_predictions(self, ax, level)
-
-    @abstractmethod
-    def _labels(self, y: Any) -> Any:
-        """Return class codes or standardised numbers as `fit` got them."""
-
     @abstractmethod
     def _known_target(self, y: Any, n_rows: int) -> Any:
         """Return labels in the form of those of `fit`; raise ValueError for others."""
-
-    @abstractmethod
-    def _doubts(self, y: Any, predicted: FloatArray) -> FloatArray:
-        """Return how much left-out predictions contradict labels, from 0 to 1."""
-
-    @abstractmethod
-    def _reasons(self, parts: dict[str, Any]) -> Reasons:
-        """Return reasons in the units of `fit`."""
 
     def _forget_cached(self) -> None:
         for name in ("metric_", "_calibration"):
@@ -546,54 +354,3 @@ class NeighborModel(SavedEstimator):
     @abstractmethod
     def _set_labels(self, header: dict[str, Any]) -> None:
         """Restore what `_get_labels` returned."""
-
-
-def _repeated(sample_weight: Any, X: Any) -> tuple[IndexArray, RealArray]:
-    """Return the numbers of the rows of positive weight, as often as whole weights say, and what remains of weights."""
-    n = X.shape[0]
-    if sample_weight is None:
-        return np.arange(n), np.ones(n, dtype=np.float32)
-    given = _check_sample_weight(to_numpy(sample_weight), np.empty((n, 1)), dtype=np.float64)
-    if not ((given == 0.0) | ((given > 1e-100) & (given < 1e100))).all():
-        raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
-    used = np.flatnonzero(given)
-    if not len(used):
-        raise ValueError("sample_weight must be positive for at least one row, but all weights are zero")
-    whole = (given == np.rint(given)).all()
-    if whole and given.sum() <= max(MOST_REPEATS * n, FEW_REPEATED):
-        return np.repeat(np.arange(n), given.astype(np.intp)), np.ones(int(given.sum()), dtype=np.float32)
-    weights = given[used] / given[used].mean()
-    return used, np.clip(weights, 1e-6, 1e6).astype(np.float32)
-
-
-def _group_codes(groups: Any, n: int) -> IndexArray:
-    values = np.asarray(to_numpy(groups))
-    if values.ndim != 1 or len(values) != n:
-        raise ValueError(f"groups must be 1-D with a group for each of the {n} rows, got shape {values.shape}")
-    return np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1]
-
-
-def _checked_names(given: Any, n: int) -> list[Any]:
-    """Return names of rows; raise ValueError unless they are texts or whole numbers that differ."""
-    names = [name.item() if isinstance(name, np.generic) else name for name in given]
-    odd = [name for name in names if not isinstance(name, str | int) or isinstance(name, bool)]
-    if odd or len(names) != n:
-        found = repr(odd[0]) if odd else f"{len(names)} of them"
-        raise ValueError(f"names must be texts or whole numbers, one for each of the {n} rows, got {found}")
-    if len(set(names)) < n:
-        twice = Counter(names).most_common(1)[0][0]
-        raise ValueError(f"names must differ, but {twice!r} is there twice")
-    return names
-
-
-def _row_names(X: Any, n: int) -> list[Any] | None:
-    """Return the names of the rows of a data frame of pandas, or None if they are numbers from 0, or not distinct."""
-    index = getattr(X, "index", None)
-    if not is_frame(X) or index is None:
-        return None
-    names = [name.item() if isinstance(name, np.generic) else name for name in index]
-    texts = all(isinstance(name, str) for name in names)
-    numbers = all(isinstance(name, int) and not isinstance(name, bool) for name in names)
-    if not (texts or numbers) or len(set(names)) < n or names == list(range(n)):
-        return None
-    return names

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from mahala.neighbors.model import NeighborModel
+    from mahala.neighbors.inspection import Inspection
     from mahala.neighbors.reasons import Reasons
 
 # Columns, rows or classes that a picture has room for.
@@ -46,7 +46,7 @@ def plot_reasons(reasons: "Reasons", ax: Any = None) -> Any:
     return ax
 
 
-def plot_weights(model: "NeighborModel", ax: Any = None) -> Any:
+def plot_weights(model: "Inspection", ax: Any = None) -> Any:
     """Draw the share of each column in the mean squared distance of two training rows."""
     ax = axes(ax)
     bars(ax, model.column_weights(), ".0%")
@@ -54,7 +54,7 @@ def plot_weights(model: "NeighborModel", ax: Any = None) -> Any:
     return ax
 
 
-def plot_map(model: "NeighborModel", ax: Any = None) -> Any:
+def plot_map(model: "Inspection", ax: Any = None) -> Any:
     """Draw the training rows in the two leading directions of the metric; those that others contradict are ringed."""
     ax = axes(ax, 6.5, 5.0)
     at = model.map_points()
@@ -83,7 +83,7 @@ def plot_map(model: "NeighborModel", ax: Any = None) -> Any:
     return ax
 
 
-def plot_predictions(model: "NeighborModel", ax: Any = None, level: float = 0.9) -> Any:
+def plot_predictions(model: "Inspection", ax: Any = None, level: float = 0.9) -> Any:
     """Draw left-out predictions beside the truth: numbers with a band, or the calibration of classes."""
     ax = axes(ax, 5.0, 5.0)
     truth, predicted = model.left_out_pairs()

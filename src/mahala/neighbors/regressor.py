@@ -12,6 +12,7 @@ from mahala.neighbors.model import NeighborModel
 from mahala.neighbors.reasons import Reasons
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.model_files import number_value
+from mahala.support.validation import is_chunked
 
 
 @dataclass(eq=False, repr=False)
@@ -70,11 +71,11 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
             raise ValueError(f"y must be 1-D with a number for each of the {n_rows} rows, got shape {y.shape}")
         return np.asarray(y)
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: Any) -> Any:
         """Return the predicted number of each row."""
         return self._in_units(self._predicted(X)[:, 0])
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> FloatArray:
+    def predict_interval(self, X: Any, level: float = 0.9) -> Any:
         """Return the lower and the upper end of an interval for each row.
 
         Intervals are those of CV+: for rows like those of `fit` they hold the true number with a probability of about
@@ -89,7 +90,7 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
         return self._in_units(prediction_intervals(self._fitted_model(), *self._prepared(X, level), level))
 
     @property
-    def left_out_(self) -> FloatArray:
+    def left_out_(self) -> Any:
         """Predictions of the training rows by models that had not seen them."""
         return self._in_units(self._fitted_model().left_out_by_number(self._n_given)[:, 0])
 
@@ -105,8 +106,8 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
         variance = np.average(np.square(y - np.average(y, weights=weights)), weights=weights)
         return float(1.0 - errors / variance) if variance > 0.0 else 0.0
 
-    def _in_units(self, values: Any) -> FloatArray:
-        return np.asarray(self._center + self._unit * np.asarray(values, dtype=np.float64))
+    def _in_units(self, values: Any) -> Any:
+        return self._center + self._unit * (values if is_chunked(values) else np.asarray(values, dtype=np.float64))
 
     def _labels(self, y: Any) -> Any:
         return self._in_units(y)

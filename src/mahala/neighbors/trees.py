@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from mahala.neighbors.maps import Target
@@ -24,6 +23,9 @@ class Trees:
         self._only = target.y[0]
         if (target.y == target.y[0]).all():
             return
+        # Its import takes a second.
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
         kind: Any = HistGradientBoostingClassifier if target.n_classes else HistGradientBoostingRegressor
         leaf = LEAF_OF_FEW if len(plain) < FEW_ROWS else LEAF_OF_MANY
         n_iterations = min(N_TREES, max(LEAST_ITERATIONS, MOST_TREES // max(target.n_classes, 1)))

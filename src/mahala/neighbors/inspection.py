@@ -1,0 +1,232 @@
+"""Looking into a fitted model: the rows behind a prediction, strange rows, doubtful labels, weights of columns."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mahala.compiled.sums.vote_sums import leading_votes
+from mahala.data.columns.values import is_frame
+from mahala.engine import engine_for
+from mahala.neighbors import plots
+from mahala.neighbors.fitted import Fitted
+from mahala.neighbors.reasons import Reasons, reasons_of
+from mahala.neighbors.strangeness import strangeness
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.parameters import Count, check_value
+from mahala.support.validation import is_sparse
+
+# Rows of which the weights of columns are computed, at most.
+_MOST_WEIGHED = 5_000
+
+
+class Suspects(NamedTuple):
+    """Training rows, their labels, what the others say, and by how much these are contradicted: the most first."""
+
+    rows: Any
+    labels: Any
+    predicted: Any
+    doubts: FloatArray
+
+
+class MapPoints(NamedTuple):
+    """Rows in two dimensions, their class codes or numbers, the classes, and the rows that others contradict."""
+
+    points: FloatArray
+    labels: Any
+    classes: Any
+    wrong: BoolArray
+
+
+class Inspection(ABC):
+    """The methods of a model that show what its predictions come from."""
+
+    target_name_: str | None
+    _n_given: int
+    _names: list[Any] | None
+
+    @abstractmethod
+    def _fitted_model(self) -> Fitted:
+        """Return what was learned; raise NotFittedError before the first fit."""
+
+    @abstractmethod
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Return checked rows."""
+
+    @abstractmethod
+    def _called(self, numbers: IndexArray) -> Any:
+        """Return the names of training rows, or their numbers if they have none."""
+
+    def neighbors(self, X: Any, k: int = 5) -> tuple[Any, FloatArray]:
+        """Return the training rows with the largest shares of the votes for each row, and these shares.
+
+        Parameters
+        ----------
+        X : rows as in `fit`
+        k : how many
+
+        Returns
+        -------
+        rows : array of shape (n_rows, k), row numbers, or names from the index of the data frame of `fit`
+        shares : array of shape (n_rows, k), of all votes; a row's shares sum to at most 1
+        """
+        check_value(k, "k", Count)
+        X, model = self._table(X, reset=False), self._fitted_model()
+        voters = model.distinct_voters
+        Z = model.embed(model.encoder.plain(X), model.coordinates_of(X))
+        places, shares = leading_votes(Z, voters.Z, min(int(k), len(voters.Z)), voters.weights)
+        return self._called(model.numbers[voters.places[places]]), shares.astype(np.float64)
+
+    def explain(self, x: Any, k: int = 5) -> Reasons:
+        """Return why the prediction for one row is what it is; print it, show it in a notebook, or call its `plot`.
+
+        Parameters
+        ----------
+        x : a row, as a data frame or array of one row
+        k : how many of the rows that voted are named
+        """
+        x = np.asarray(x)[np.newaxis] if not is_frame(x) and not is_sparse(x) and np.ndim(x) == 1 else x
+        X = self._table(x, reset=False)
+        if X.shape[0] != 1:
+            raise ValueError(f"x must be one row, got {X.shape[0]}: use explain_each")
+        return next(self.explain_each(X, k))
+
+    def explain_each(self, X: Any, k: int = 5) -> Iterator[Reasons]:
+        """Return an iterator of what `explain` says of each row.
+
+        Parameters
+        ----------
+        X : rows as in `fit`
+        k : how many of the rows that voted are named
+        """
+        check_value(k, "k", Count)
+        X, model = self._table(X, reset=False), self._fitted_model()
+        plain, coordinates = model.encoder.plain(X), model.coordinates_of(X)
+
+        def reasons(row: int) -> Reasons:
+            at = slice(row, row + 1)
+            parts = reasons_of(
+                model, plain[at], None if coordinates is None else coordinates[at], int(k),
+                lambda places: self._called(model.numbers[places]).tolist(),
+                lambda places: self._labels(model.target.y[places]).tolist(),
+            )  # fmt: skip
+            return self._reasons(parts)
+
+        return map(reasons, range(len(plain)))
+
+    def strangeness(self, X: Any) -> FloatArray:
+        """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
+
+        Of rows like those of `fit`, one in twenty has a value above 0.95; a row unlike anything seen is near 1. The
+        distances are those of the encoded columns, not the learned ones.
+
+        Parameters
+        ----------
+        X : rows as in `fit`
+        """
+        model = self._fitted_model()
+        X = self._table(X, reset=False)
+        with engine_for(X):
+            encoded = model.encoder.encoded(model.encoder.plain(X))
+            result, self._calibration = strangeness(model, encoded, vars(self).get("_calibration"))
+        return result
+
+    def duplicates(self) -> list[Any]:
+        """Return groups of training rows that are equal in all columns, by number or name: a list of arrays."""
+        model = self._fitted_model()
+        places = model.distinct_voters.places
+        _, codes, counts = np.unique(model.plain[places], axis=0, return_inverse=True, return_counts=True)
+        numbers = model.numbers[places]
+        return [self._called(np.sort(numbers[codes.ravel() == code])) for code in np.flatnonzero(counts > 1)]
+
+    def suspects(self, k: int | None = 20) -> Suspects:
+        """Return the training rows whose label the model doubts most when they are left out: likely errors.
+
+        Parameters
+        ----------
+        k : how many; None for all that were left out
+        """
+        model = self._fitted_model()
+        left_out = model.left_out_by_number(self._n_given)
+        places = model.distinct_voters.places
+        places = places[np.isfinite(left_out[model.numbers[places], 0])]
+        y, predicted = model.target.y[places], left_out[model.numbers[places]]
+        doubts = self._doubts(y, predicted)
+        order = np.argsort(-doubts, kind="stable")[: None if k is None else int(k)]
+        answers = predicted.argmax(axis=1) if model.target.n_classes else predicted[:, 0]
+        numbers = model.numbers[places]
+        return Suspects(
+            self._called(numbers[order]), self._labels(y[order]), self._labels(answers[order]), doubts[order]
+        )
+
+    def column_weights(self) -> dict[str, float]:
+        """Return the share of each column in the mean squared distance of two training rows under the metric."""
+        model = self._fitted_model()
+        if model.given is not None:
+            raise ValueError("the columns of a metric that was given are its own: see its explain")
+        every = max(1, len(model.plain) // _MOST_WEIGHED)
+        encoded = model.encoder.encoded(model.plain[::every]).astype(np.float64)
+        centred, L = encoded - encoded.mean(axis=0), model.map.astype(np.float64)
+        parts = (centred * ((centred @ L.T) @ L)).mean(axis=0)
+        total = float(parts.sum()) or 1.0
+        return {name: float(parts[columns].sum()) / total for name, columns in model.encoder.feature_groups().items()}
+
+    def map_points(self) -> "MapPoints":
+        """Return the training rows in the two leading directions of the metric."""
+        model = self._fitted_model()
+        voters = model.distinct_voters
+        centred = voters.Z - voters.Z.mean(axis=0)
+        directions = np.linalg.svd(centred.T @ centred)[0][:, :2]
+        points = np.zeros((len(centred), 2))
+        points[:, : directions.shape[1]] = centred @ directions
+        left_out = model.left_out_by_number(self._n_given)[model.numbers[voters.places]]
+        y, known = model.target.y[voters.places], np.isfinite(left_out[:, 0])
+        if model.target.n_classes:
+            wrong = known & (np.nan_to_num(left_out).argmax(axis=1) != y)
+        else:
+            errors = np.abs(np.where(known, left_out[:, 0] - y, 0.0))
+            wrong = errors > np.quantile(errors, 0.95)
+        classes = getattr(self, "classes_", None)
+        return MapPoints(points, y if classes is not None else self._labels(y), classes, wrong)
+
+    def left_out_pairs(self) -> tuple[Any, FloatArray]:
+        """Return true and predicted numbers of rows left out, or whether predictions are right and how probable."""
+        model = self._fitted_model()
+        rated = model.folds >= 0
+        left_out, y = model.left_out[rated].astype(np.float64), model.target.y[rated]
+        if not model.target.n_classes:
+            return self._labels(y), np.asarray(self._labels(left_out[:, 0]))
+        return left_out.argmax(axis=1) == y, left_out.max(axis=1)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether classes are predicted, not numbers."""
+        return hasattr(self, "classes_")
+
+    def plot_map(self, ax: Any = None) -> Any:
+        """Draw the training rows in two learned dimensions; return Matplotlib's axes."""
+        return plots.plot_map(self, ax)
+
+    def plot_weights(self, ax: Any = None) -> Any:
+        """Draw how much each column counts in distances; return Matplotlib's axes."""
+        return plots.plot_weights(self, ax)
+
+    def plot_predictions(self, ax: Any = None, level: float = 0.9) -> Any:
+        """Draw left-out predictions beside the truth, with a band that holds a share `level`; return Matplotlib's axes.
+
+        Of a classifier it is the calibration: how often the predicted class is right, by its probability.
+        """
+        return plots.plot_predictions(self, ax, level)
+
+    @abstractmethod
+    def _labels(self, y: Any) -> Any:
+        """Return class codes or standardised numbers as `fit` got them."""
+
+    @abstractmethod
+    def _doubts(self, y: Any, predicted: FloatArray) -> FloatArray:
+        """Return how much left-out predictions contradict labels, from 0 to 1."""
+
+    @abstractmethod
+    def _reasons(self, parts: dict[str, Any]) -> Reasons:
+        """Return reasons in the units of `fit`."""
