@@ -9,7 +9,7 @@ import numpy as np
 from mahala.data.encoding import Encoder
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.fitted import Fitted
-from mahala.neighbors.folds import deal
+from mahala.neighbors.folds import deal, row_order
 from mahala.neighbors.line import MOST_ROWS, final_line, left_out_lines, ridge
 from mahala.neighbors.maps import MapFit, Target, first_map, joined
 from mahala.neighbors.mixture import best_weights, gain, mixed
@@ -23,16 +23,25 @@ FACTORS = 2.0 ** np.arange(-3.0, 3.25, 0.25)
 
 
 class Rows(NamedTuple):
-    """Rows to learn from, in the order of `row_order`."""
+    """Rows to learn from."""
 
     encoder: Encoder
     given: MahalanobisMetric | None
     plain: FloatArray
-    encoded: RealArray
-    coordinates: RealArray | None
+    coordinates: RealArray | None  # under the given metric
     target: Target
     numbers: IndexArray
     groups: IndexArray | None
+
+    def part(self, places: IndexArray) -> "Rows":
+        """Return some of the rows."""
+        return self._replace(
+            plain=self.plain[places],
+            coordinates=None if self.coordinates is None else self.coordinates[places],
+            target=self.target.part(places),
+            numbers=self.numbers[places],
+            groups=None if self.groups is None else self.groups[places],
+        )
 
 
 class Settings(NamedTuple):
@@ -54,13 +63,20 @@ N_STEPS = 6
 def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = None) -> tuple[Fitted, Any]:
     """Return what is learned from rows, and the Ctrl-C that ended it early, if any; maps may begin at `start`."""
     rng = np.random.default_rng(settings.seed)
-    n = len(rows.plain)
-    chosen = np.arange(n) if n <= MOST_LEARNED else np.sort(rng.choice(n, MOST_LEARNED, replace=False))
-    left_out = chosen if len(chosen) <= MOST_LEFT_OUT else np.sort(rng.choice(chosen, MOST_LEFT_OUT, replace=False))
+    more = np.empty(0, dtype=np.intp)  # rows that vote and are not learned from
+    chosen = np.arange(len(rows.plain))
+    if len(chosen) > MOST_LEARNED:
+        chosen, more = np.split(rng.permutation(len(chosen)), [MOST_LEARNED])
+    voters, rows = rows.part(more), rows.part(chosen)
+    encoded = rows.encoder.encoded(rows.plain)
+    order = row_order(encoded, rows.target.y)
+    rows, encoded = rows.part(order), encoded[order]
+    n = len(order)
+    left_out = np.arange(n) if n <= MOST_LEFT_OUT else np.sort(rng.choice(n, MOST_LEFT_OUT, replace=False))
     folds = np.full(n, -1)
-    if len(left_out) > 1:
+    if n > 1:
         folds[left_out] = deal(len(left_out), None if rows.groups is None else rows.groups[left_out], rng)
-    maps, votes, interrupt = _maps(rows, folds, chosen, settings.seed, start, show, rng)
+    maps, votes, interrupt = _maps(rows, encoded, folds, settings.seed, start, show, rng)
     L = joined(maps, settings.n_components) if rows.given is None else np.mean(maps, axis=0)
     fitted = Fitted(
         rows.encoder, rows.given, rows.plain, rows.coordinates, rows.target, rows.numbers, folds, maps, L,
@@ -70,28 +86,30 @@ def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = 
         if interrupt is None and len(left_out) > 1 and len(np.unique(rows.target.y)) > 1:
             mixing = _Mixing(fitted, votes)
             if settings.linear is not False:
-                _add_line(mixing, rows, chosen, always=settings.linear is True)
+                _add_line(mixing, encoded, always=settings.linear is True)
             show(N_STEPS - 1, 0.0)
             if settings.trees is not False and not out_of_time():
-                _add_trees(mixing, chosen, always=settings.trees is True)
+                _add_trees(mixing, always=settings.trees is True)
             show(N_STEPS, 0.0)
     except KeyboardInterrupt as error:
         interrupt = error
+    if len(more):
+        fitted = fitted.with_rows(voters.plain, voters.coordinates, voters.target, voters.numbers)
     return fitted, interrupt
 
 
 def _maps(
-    rows: Rows, folds: IndexArray, chosen: IndexArray, seed: int, start: RealArray | None, show: Show, rng: Any
+    rows: Rows, encoded: RealArray, folds: IndexArray, seed: int, start: RealArray | None, show: Show, rng: Any
 ) -> tuple[list[RealArray], RealArray, BaseException | None]:
     """Return a map for each fold, what the others vote for its rows, and the Ctrl-C that ended it early, if any."""
     target, interrupt, maps = rows.target, None, []
-    X = rows.encoded if rows.coordinates is None else rows.coordinates
-    first = first_map(X[chosen], target.n_classes, rng, square=rows.given is not None)
+    X = encoded if rows.coordinates is None else rows.coordinates
+    first = first_map(X, target.n_classes, rng, square=rows.given is not None)
     if start is None or start.shape[1] != first.shape[1]:
         start = first
     votes = np.full((len(X), max(target.n_classes, 1)), np.nan, dtype=np.float32)
     for fold in range(int(folds.max()) + 1):
-        part, rest = chosen[folds[chosen] != fold], np.flatnonzero(folds == fold)
+        part, rest = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         fit = MapFit(X[part], target.part(part), X[rest], target.part(rest), seed + fold)
         L = start
         try:
@@ -145,31 +163,30 @@ class _Mixing:
         return self._weights
 
 
-def _add_line(mixing: _Mixing, rows: Rows, chosen: IndexArray, *, always: bool) -> None:
+def _add_line(mixing: _Mixing, encoded: RealArray, *, always: bool) -> None:
     """Mix a line with the votes, unless it does not help what was left out."""
-    fitted, n_classes = mixing.fitted, rows.target.n_classes
-    part = chosen
-    if len(chosen) > MOST_ROWS:
-        part = np.union1d(chosen[:: -(-len(chosen) // MOST_ROWS)], mixing.rated)
-    lines = left_out_lines(rows.encoded[part], rows.target.part(part), fitted.folds[part])
+    fitted, target = mixing.fitted, mixing.fitted.target
+    part = np.arange(len(encoded))
+    if len(part) > MOST_ROWS:
+        part = np.union1d(part[:: -(-len(part) // MOST_ROWS)], mixing.rated)
+    rows, known = encoded[part], target.part(part)
+    lines = left_out_lines(rows, known, fitted.folds[part])
     predicted = np.full_like(fitted.left_out, np.nan)
     for fold, line in enumerate(lines):
         rest = np.flatnonzero(fitted.folds == fold)
-        predicted[rest] = line.predict(rows.encoded[rest], n_classes)
+        predicted[rest] = line.predict(encoded[rest], target.n_classes)
     if mixing.add(predicted, -np.inf if always else 0.0) is not None:
         fitted.lines, fitted.weights = lines, (mixing.weights[0], mixing.weights[1], 0.0)
-        encoded, target = rows.encoded[part], rows.target.part(part)
         start = np.mean([line.slopes for line in lines], axis=0)
-        fitted.line = final_line(encoded, target, lines[0].penalty, start) if n_classes else ridge(encoded, target)
+        fitted.line = final_line(rows, known, lines[0].penalty, start) if target.n_classes else ridge(rows, known)
 
 
-def _add_trees(mixing: _Mixing, chosen: IndexArray, *, always: bool) -> None:
+def _add_trees(mixing: _Mixing, *, always: bool) -> None:
     """Mix boosted trees with the other experts, unless they do not clearly help what was left out."""
     fitted = mixing.fitted
-    fitted.tree_rows = np.zeros(len(fitted.plain), dtype=bool)
-    fitted.tree_rows[chosen] = True
+    fitted.tree_rows = np.ones(len(fitted.plain), dtype=bool)
     predicted, weight = np.full_like(fitted.left_out, np.nan), None
-    costly = len(chosen) * max(fitted.target.n_classes, 1) > COSTLY
+    costly = len(fitted.plain) * max(fitted.target.n_classes, 1) > COSTLY
     for fold in range(fitted.n_folds):
         rest = np.flatnonzero(fitted.folds == fold)
         predicted[rest] = fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)

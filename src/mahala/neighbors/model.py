@@ -15,7 +15,6 @@ from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.files import from_parts, kind_of, name_from, to_parts
 from mahala.neighbors.fitted import EXPERTS, Fitted
-from mahala.neighbors.folds import row_order
 from mahala.neighbors.given import checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
 from mahala.neighbors.inspection import Inspection
 from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Rows, Settings, learn
@@ -95,13 +94,8 @@ class NeighborModel(Inspection, SavedEstimator):
         encoder = Encoder(int(self.n_bins), self.identifiers, self.decimal)
         plain = encoder.fit(X, numbers, seed)
         given = self._given_metric()
-        encoded = encoder.encoded(plain)
-        order = row_order(encoded, y)
-        numbers = numbers[order]
         coordinates = None if given is None else np.asarray(given.transform(X), dtype=np.float32)[numbers]
-        target = Target(y[order], weights[order], n_classes)
-        rows = Rows(encoder, given, plain[order], encoded[order], coordinates, target, numbers,
-                    None if codes is None else codes[order])  # fmt: skip
+        rows = Rows(encoder, given, plain, coordinates, Target(y, weights, n_classes), numbers, codes)
         settings = Settings(int(self.n_components), self.linear, self.trees, seed)
         with progress_bar(type(self).__name__, N_STEPS, self.verbose) as show:
             self._model, interrupt = learn(rows, settings, show)
@@ -114,11 +108,7 @@ class NeighborModel(Inspection, SavedEstimator):
         self._check_fitted()
         check_params(self)
         model: Fitted = self._model
-        encoded = model.encoder.encoded(model.plain)
-        order = row_order(encoded, model.target.y)
-        coordinates = None if model.coordinates is None else model.coordinates[order]
-        rows = Rows(model.encoder, model.given, model.plain[order], encoded[order], coordinates,
-                    model.target.part(order), model.numbers[order], None)  # fmt: skip
+        rows = Rows(model.encoder, model.given, model.plain, model.coordinates, model.target, model.numbers, None)
         settings = Settings(int(self.n_components), self.linear, self.trees, model.seed)
         bar = progress_bar(type(self).__name__, N_STEPS, self.verbose)
         with one_blas_thread(), self._limit(), bar as show:
@@ -255,10 +245,10 @@ class NeighborModel(Inspection, SavedEstimator):
             if reset:
                 names = [str(name) for name in X.columns]
                 self.feature_names_in_, self.n_features_in_ = np.array(names, dtype=object), len(names)
-            elif self._model.encoder.table is None:
+            elif self._fitted_model().encoder.table is None:
                 raise ValueError("X must be an array of numbers as in fit, got a data frame")
             return X
-        if not reset and self._model.encoder.table is not None:
+        if not reset and self._fitted_model().encoder.table is not None:
             if getattr(X, "ndim", 2) == 1 or not hasattr(X, "shape"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             if X.shape[1] != self.n_features_in_:
