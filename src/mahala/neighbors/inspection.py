@@ -1,7 +1,7 @@
 """Looking into a fitted model: the rows behind a prediction, strange rows, doubtful labels, weights of columns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,13 +92,14 @@ class Inspection(ABC):
             raise ValueError(f"x must be one row, got {X.shape[0]}: use explain_each")
         return next(self.explain_each(X, k))
 
-    def explain_each(self, X: Any, k: int = 5) -> Iterator[Reasons]:
+    def explain_each(self, X: Any, k: int = 5, rows: Iterable[int] | None = None) -> Iterator[Reasons]:
         """Return an iterator of what `explain` says of each row.
 
         Parameters
         ----------
         X : rows as in `fit`
         k : how many of the rows that voted are named
+        rows : numbers of the rows of X to explain; None for all
         """
         check_value(k, "k", Count)
         X, model = self._table(X, reset=False), self._fitted_model()
@@ -113,7 +114,7 @@ class Inspection(ABC):
             )  # fmt: skip
             return self._reasons(parts)
 
-        return map(reasons, range(len(plain)))
+        return map(reasons, range(len(plain)) if rows is None else rows)
 
     def strangeness(self, X: Any) -> FloatArray:
         """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
