@@ -1,6 +1,6 @@
-"""Names under which other libraries, above all metric-learn, have what mahala calls otherwise.
+"""Names under which other libraries, above all metric-learn, have what mahala calls otherwise, and former commands.
 
-Whoever asks for one of them gets an AttributeError that says where it is.
+Whoever asks for one of them gets an error that says where it is.
 """
 
 # Attributes of a learner, where it has none of that name.
@@ -27,6 +27,10 @@ OF_PACKAGE = {
     "SCML_Supervised": "mahala.batch.SCML learns from labels, too",
     "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
 }
+
+
+# Commands.
+OF_COMMANDS = {"inspect": "`mahala show MODEL` describes a model file"}
 
 
 def hint(names: dict[str, str], name: str) -> str:

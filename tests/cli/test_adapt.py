@@ -145,14 +145,14 @@ def test_other_commands_take_the_adapter_and_its_metric(given):
         assert ndcg["low"] > 0.0
 
 
-def test_inspect_says_what_the_file_holds(log):
+def test_show_says_what_the_file_holds(log):
     folder, options = log
     run(*options, "--output", folder / "a")
     adapter = mahala.load(folder / "a")
-    told = json.loads(run(folder / "a", "--json", command="inspect").stdout)
+    told = json.loads(run(folder / "a", "--json", command="show").stdout)
     assert (told["holds"], told["learner"], told["params"]["cap"]) == ("learner", "QueryAdapter", 1.0)
     assert (told["impressions"], told["trust"], told["verdict"]) == (150, adapter.trust_, adapter.verdict_.as_dict())
-    shown = words(run(folder / "a", command="inspect"))
+    shown = words(run(folder / "a", command="show"))
     assert "has seen 150 impressions" in shown
     assert f"trust {adapter.trust_['new']:.2f} for new queries" in shown
     assert f"verdict {adapter.verdict_}" in shown

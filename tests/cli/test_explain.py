@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import polars
 import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
@@ -105,3 +106,55 @@ def test_what_is_wrong_is_said(files):
         result = run(files, data, row, row2)
         assert result.exit_code == 2
         assert words in " ".join(result.stderr.split()), result.stderr
+
+
+@pytest.fixture
+def predicting(tmp_path):
+    """A folder with a model that predicts, and a table of new rows, of which one has a label."""
+    size = np.linspace(20, 120, 60)
+    frame = polars.DataFrame({"size": size, "district": ["old", "new", "far"] * 20})
+    model = mahala.NeighborClassifier(trees=False).fit(frame, polars.Series("kind", np.where(size > 70, "big", "low")))
+    model.name_rows([f"n{row}" for row in range(60)]).save(tmp_path / "m.safetensors")
+    (tmp_path / "new.csv").write_text("size,district,kind\n30,old,\n110,far,low\nlarge,moon,\n")
+    return tmp_path
+
+
+def explained(folder, *arguments):
+    path = str(folder / "m.safetensors")
+    return CliRunner().invoke(app, ["explain", str(folder / "new.csv"), *map(str, arguments), "--model", path])
+
+
+def test_one_row_is_a_prediction(predicting, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    model = mahala.load(predicting / "m.safetensors")
+    reasons = model.explain(polars.DataFrame({"size": [110.0], "district": ["far"]}), k=2)
+    told = json.loads(explained(predicting, 1, "-k", 2, "--json").stdout)
+    assert (told["prediction"], told["label"], told["other"]) == ("big", "low", "low")
+    assert [tuple(line.values()) for line in told["rows"]] == reasons.rows
+    assert told["columns"] == reasons.columns
+    assert told["text"] == str(reasons)
+    result = explained(predicting, 1)
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    shown = " ".join(result.stdout.split())
+    assert shown.startswith("big is predicted, with a probability of")
+    assert "The label in the table is low." in shown
+    assert f"{reasons.rows[0][0]} big" in shown
+    odd = explained(predicting, 2)
+    assert odd.exit_code == 0, odd.output
+    assert "such as 'large'" in odd.stderr
+
+
+def test_two_rows_under_the_metric_of_a_model_that_predicts(predicting):
+    told = json.loads(explained(predicting, 0, 1, "--json").stdout)
+    metric = mahala.load(predicting / "m.safetensors").metric_
+    rows = polars.DataFrame({"size": [30.0, 110.0], "district": ["old", "far"]})
+    assert told["distance"] == pytest.approx(metric.pairwise(rows)[0, 1])
+
+
+def test_one_row_needs_a_model_that_predicts(files, predicting):
+    result = explained(predicting, 3)
+    assert (result.exit_code, "ROW must be a row number from 0 to 2, got 3" in result.stderr) == (2, True)
+    mahala.MahalanobisMetric(M).save(files / "m.safetensors")
+    result = explained(predicting, 0)
+    assert result.exit_code == 2
+    assert "ROW2 must be the number of another row, because --model" in result.stderr

@@ -162,7 +162,7 @@ def test_ctrl_c_saves_the_model_so_far(tmp_path, table, monkeypatch, learner):
     assert "stopping; Ctrl-C again" in result.stderr
     assert "stopped by Ctrl-C" in result.stdout
     assert mahala.Metric.load(out).origin["stopped"] == "interrupted"
-    shown = CliRunner().invoke(app, ["inspect", str(out)]).output
+    shown = CliRunner().invoke(app, ["show", str(out)]).output
     assert re.search(r"stopped +by Ctrl-C", shown)
 
 

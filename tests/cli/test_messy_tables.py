@@ -345,9 +345,9 @@ def test_the_terminal_tells_what_was_done(tmp_path):
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
     assert "What was done to the columns customer_id left out: looks like an identifier" in words
-    result = run("inspect", tmp_path / "out" / "model.safetensors")
+    result = run("show", tmp_path / "out" / "model.safetensors")
     assert "What was done to the columns customer_id left out" in " ".join(result.stdout.split())
-    result = run("inspect", tmp_path / "out" / "model.safetensors", "--json")
+    result = run("show", tmp_path / "out" / "model.safetensors", "--json")
     assert dict(json.loads(result.stdout)["columns"])["plan"].startswith("category of 3 values")
     plain = write(tmp_path / "plain.csv", [["a", "y"], *([i % 7 + 0.5, i % 2] for i in range(40))])
     result = run("compare", plain, "--label", "y", "--output", tmp_path / "out2", *QUICK)

@@ -57,7 +57,7 @@ def test_json_stays_json(capsys):
     assert json.loads(shown) == {"label": HOSTILE}
 
 
-@pytest.mark.parametrize("command", ["inspect", "search", "explain", "transform", "fit", "wrong", "option", "stream"])
+@pytest.mark.parametrize("command", ["show", "search", "explain", "transform", "fit", "wrong", "option", "stream"])
 def test_no_command_prints_controls_of_a_file(command, tmp_path):
     name = f"a{HOSTILE[:-1]}[bold]"
     lines = [f'"{name}",b,c', *(f'{number},{number**2 % 7},"x{HOSTILE[:-1]}{number % 2}"' for number in range(1, 9))]
@@ -65,7 +65,7 @@ def test_no_command_prints_controls_of_a_file(command, tmp_path):
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     mahala.MahalanobisMetric(np.eye(2), feature_names=[name, "b"]).save(model)
     commands = {
-        "inspect": ["inspect", model],
+        "show": ["show", model],
         "search": ["search", table, "--row", 0, "--label", "c", "--model", model],
         "explain": ["explain", table, 0, 1, "--model", model],
         "transform": ["transform", table, "--model", model, "--output", file],

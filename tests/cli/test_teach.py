@@ -46,9 +46,9 @@ def test_answers_are_those_of_the_teacher(items):
     taught = mahala.load(folder / "m")
     assert facts["verdict"] == taught.verdict_.as_dict()
     np.testing.assert_array_equal(mahala.load(folder / "metric").matrix, taught.metric_.matrix)
-    inspected = CliRunner().invoke(app, ["inspect", str(folder / "m")])
-    assert inspected.exit_code == 0
-    assert "learner Teacher" in " ".join(inspected.stdout.split())
+    shown = CliRunner().invoke(app, ["show", str(folder / "m")])
+    assert shown.exit_code == 0
+    assert "learner Teacher" in " ".join(shown.stdout.split())
 
 
 def test_what_does_not_help_is_not_written(items, monkeypatch):

@@ -1,9 +1,10 @@
-"""`mahala explain DATA ROW ROW2`: contributions of the features to the distance of two rows."""
+"""`mahala explain DATA ROW [ROW2]`: why a row is predicted so, or what makes two rows near or far."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ import mahala
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Model, check_row_number
 from mahala.cli.output import Json, bar, escape, show, table, terminal
+from mahala.cli.predictors import is_predictor, labels_of, percent, read_new_rows, value_text, warnings_said
 from mahala.cli.tables import read_rows
 from mahala.support.validation import is_sparse
 
@@ -22,24 +24,38 @@ _BAR, _BARE = 24, 60
 def explain(
     data: FittedData,
     row: Annotated[int, typer.Argument(metavar="ROW", help="Number of a row, counted from 0.")],
-    row2: Annotated[int, typer.Argument(metavar="ROW2", help="Number of another row.")],
     model: Model,
+    row2: Annotated[
+        int | None, typer.Argument(metavar="[ROW2]", help="Number of another row, to explain the distance of the two.")
+    ] = None,
     top: Annotated[int, typer.Option(help="Number of contributions to show.", min=1)] = 10,
+    k: Annotated[int, typer.Option("-k", help="With one row: number of training rows to show.", min=1)] = 5,
     decimal: Decimal = None,
     first_index: FirstIndex = 1,
     as_json: Json = False,
 ) -> None:
-    """Explain the distance (or similarity) of two rows by the contribution of each feature.
+    """Explain the prediction for a row, or the distance (or similarity) of two rows.
 
-    Row numbers count from 0. The contributions of all features sum to the squared distance; a negative one brings the
-    rows closer together. With a kernel, contributions are those of directions instead of features.
+    With one row: the training rows that voted for its prediction, the columns that set it apart from the nearest rows
+    that say something else, and what the line and the trees say. The model must be one that predicts.
+
+    With two rows: the contribution of each feature. The contributions of all features sum to the squared distance; a
+    negative one brings the rows closer together. With a kernel, contributions are those of directions instead of
+    features.
+
+    Row numbers count from 0.
 
     Examples:
+
+        mahala explain new.csv 0 --model churn.safetensors
 
         mahala explain wine.csv 0 17 --model wine.safetensors
 
         mahala explain wine.csv 0 17 --model wine.safetensors --top 3 --json
     """
+    if row2 is None:
+        show(_reasons(data, row, model, k, decimal, first_index), as_json, _reason_parts)
+        return
     metric = load_metric(model)
     X = read_rows(data, metric, decimal=decimal, first_index=first_index).X
     rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
@@ -57,6 +73,37 @@ def explain(
     left_out = 0 if parts is None else max(0, int((parts != 0.0).sum()) - top)
     facts = _facts(metric, x, x2) | {"rows": rows, "contributions": contributions, "left_out": left_out}
     show(facts, as_json, _parts)
+
+
+def _reasons(data: str, row: int, path: Path, k: int, decimal: Any, first_index: int) -> dict[str, Any]:
+    """Return why the prediction for a row is what it is; raise ValueError if the model predicts nothing."""
+    predictor, source = mahala.load(path), "standard input" if data == "-" else data
+    if not is_predictor(predictor):
+        why = f"--model {path} compares two rows and predicts nothing"
+        raise ValueError(f"ROW2 must be the number of another row, because {why}")
+    raw = read_new_rows(data, predictor, decimal, first_index)
+    check_row_number(row, raw.data.shape[0], "ROW")
+    with warnings_said(source):
+        try:
+            reasons = next(predictor.explain_each(raw.data, k, rows=[row]))
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from None
+    labels = labels_of(raw, predictor, predictor.target_name_, decimal)
+    truth = None if labels is None else dict(zip(labels.rows.tolist(), labels.texts, strict=True)).get(row)
+    rows = [dict(zip(("row", "label", "share"), line, strict=True)) for line in reasons.rows]
+    return {"row": row, "label": truth, **vars(reasons), "rows": rows, "text": str(reasons)}
+
+
+def _reason_parts(facts: dict[str, Any]) -> Iterator[Any]:
+    sentences, _, _ = facts["text"].partition("Rows that voted:")
+    for sentence in sentences.splitlines():
+        yield escape(sentence)
+    if facts["label"] is not None:
+        yield escape(f"The label in the table is {facts['label']}.")
+    grid = table(["row that voted", "label", "share"], ["row that voted", "label"], ruled=True)
+    for line in facts["rows"]:
+        grid.add_row(escape(str(line["row"])), escape(value_text(line["label"])), percent(line["share"], 1))
+    yield grid
 
 
 def _facts(metric: mahala.Metric, x: Any, x2: Any) -> dict[str, Any]:

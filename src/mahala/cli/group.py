@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mahala.cli.output import printable, say
+from mahala.former_names import OF_COMMANDS
 
 # Errors that the user can fix: a wrong value, a missing or unusable file, an extra that is not installed.
 FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -96,7 +97,12 @@ class Command(_Reporting, TyperCommand):
 
 
 class Group(_Reporting, TyperGroup):
-    """A group of commands."""
+    """A group of commands, which says what former ones are called now."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if ctx.parent is None and args[0] in OF_COMMANDS:
+            raise ValueError(f"there is no command {args[0]!r}: {OF_COMMANDS[args[0]]}")
+        return super().resolve_command(ctx, args)
 
 
 class _StderrHandler(logging.Handler):

@@ -15,9 +15,9 @@ from mahala.cli.explain import explain
 from mahala.cli.fit import fit
 from mahala.cli.forget import forget
 from mahala.cli.group import Command, Group
-from mahala.cli.inspect import inspect
 from mahala.cli.predict import predict
 from mahala.cli.search import search
+from mahala.cli.show import show
 from mahala.cli.stream import stream
 from mahala.cli.teach import teach
 from mahala.cli.transform import transform
@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 # In the order of --help.
 ALL = (
-    compare, fit, predict, add, forget, explain, inspect, transform, search, evaluate, simulate, adapt, teach, stream,
+    compare, fit, predict, add, forget, explain, show, transform, search, evaluate, simulate, adapt, teach, stream,
     warm_up, doctor,
 )  # fmt: skip
 for command in ALL:

@@ -1,10 +1,11 @@
-"""`mahala inspect` as a person uses it."""
+"""`mahala show` as a person uses it."""
 
 from __future__ import annotations
 
 import json
 
 import numpy as np
+import polars
 import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
@@ -14,7 +15,7 @@ from mahala.cli.main import app
 
 
 def run(path, *more):
-    result = CliRunner().invoke(app, ["inspect", str(path), *more])
+    result = CliRunner().invoke(app, ["show", str(path), *more])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout) if "--json" in more else " ".join(result.stdout.split())
 
@@ -112,5 +113,46 @@ def test_what_is_wrong_is_said(tmp_path):
     for content, words in ((None, "No such file or directory"), ("nonsense", "not a readable model file")):
         if content:
             (tmp_path / "m.safetensors").write_text(content)
-        result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.safetensors")])
+        result = CliRunner().invoke(app, ["show", str(tmp_path / "m.safetensors")])
         assert (result.exit_code, words in result.stderr) == (2, True)
+
+
+def test_a_model_that_predicts(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    size = np.linspace(20, 120, 60)
+    frame = polars.DataFrame({"size": size, "district": ["old", "new", "far"] * 20, "country": ["DE"] * 60})
+    classes = mahala.NeighborClassifier(trees=False).fit(frame, polars.Series("kind", size > 70))
+    path = tmp_path / "m.safetensors"
+    classes.name_rows([f"n{row}" for row in range(60)]).save(path)
+    told = run(path, "--json")
+    expected = {"holds": "model", "learner": "NeighborClassifier", "label": "kind", "rows": 60, "named": True}
+    expected |= {"classes": [False, True], "columns_used": 2, "rank": classes.metric_.n_components, "left_out": 60}
+    assert expected.items() <= told.items()
+    assert told["score"] == pytest.approx(classes.score_)
+    assert told["bytes"] == path.stat().st_size
+    assert told["column_weights"][0] == {"column": "size", "weight": pytest.approx(classes.column_weights()["size"])}
+    assert dict(told["columns"])["country"].startswith("left out")
+    shown = run(path)
+    for words in (
+        "holds a model that predicts classes, and its training rows",
+        "NeighborClassifier(trees=False)",
+        "60, with names",
+        "2: False, True",
+        "% on rows left out",
+        "trees 0",
+        "size 9",
+    ):
+        assert words in shown
+    mahala.NeighborRegressor(trees=False, metric=mahala.MahalanobisMetric.euclidean(1)).fit(
+        size[:, np.newaxis], 2.0 * size
+    ).save(path)
+    told = run(path, "--json")
+    assert (told["classes"], told["column_weights"], told["params"]["metric"]) == (None, None, "given")
+    assert "predicts numbers" in run(path)
+    assert "R² " in run(path)
+
+
+def test_the_former_name_is_known(tmp_path):
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.safetensors")])
+    assert result.exit_code == 2
+    assert "there is no command 'inspect': `mahala show MODEL` describes a model file" in result.stderr

@@ -1,8 +1,8 @@
-"""`mahala inspect MODEL`: describe a model file."""
+"""`mahala show MODEL`: describe a model file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +11,13 @@ import typer
 
 from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
-from mahala.cli.output import Json, bar, escape, fact_grid, show, terminal
+from mahala.cli.output import Json, bar, escape, fact_grid, terminal
+from mahala.cli.output import show as print_facts
+from mahala.cli.predictors import expert_shares, experts_text, is_predictor, percent, score_text
 from mahala.cli.tables import show_columns
 
+# Classes that are named.
+_NAMED = 10
 # Widths of the longest bar and of a line without bars.
 _BAR, _BARE = 40, 40
 # Facts about a learner, and the attributes that have them.
@@ -23,20 +27,94 @@ _OF_LEARNER = {
 }  # fmt: skip
 
 
-def inspect(
+def show(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     top: Annotated[int, typer.Option(help="Number of eigenvalues and features to show.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Describe a model file: the learner and its parameters, the matrix, and the features with the largest weights.
+    """Describe a model file.
+
+    Of a model that predicts: its rows and classes, its error on rows left out, how much each expert speaks, and the
+    columns with the largest weights. Of others: the learner and its parameters, the matrix, and the features with the
+    largest weights.
 
     Examples:
 
-        mahala inspect wine.safetensors
+        mahala show churn.safetensors
 
-        mahala inspect state.safetensors --top 3 --json
+        mahala show state.safetensors --top 3 --json
     """
     metric, learner = load_model(model)
+    if is_predictor(learner):
+        facts = _of_predictor(learner, top) | {"bytes": model.stat().st_size}
+        print_facts(facts, as_json, lambda facts: _predictor_parts(facts, learner, model))
+    else:
+        print_facts(_of_metric(metric, learner, top), as_json, lambda facts: _parts(facts, model))
+
+
+def _of_predictor(model: Any, top: int) -> dict[str, Any]:
+    """Return the facts about a model that predicts."""
+    encoder = model._model.encoder
+    weights = None if model.metric is not None else _largest(model.column_weights(), top)
+    rows = model.rows_
+    return {
+        "holds": "model",
+        "learner": type(model).__name__,
+        "params": model.get_params(deep=False) | ({"metric": "given"} if model.metric is not None else {}),
+        "label": model.target_name_,
+        "rows": len(rows),
+        "named": rows.dtype == object,
+        "classes": model.classes_.tolist() if model.is_classifier else None,
+        "columns_used": len(encoder.plain_groups()),
+        "features": len(encoder.get_feature_names_out()),
+        "rank": model.metric_.n_components,
+        "left_out": int((model.folds_ >= 0).sum()),
+        "score": model.score_,
+        "weights": expert_shares(model),
+        "column_weights": weights,
+        "columns": encoder.columns_ if encoder.table is not None else [],
+    }
+
+
+def _largest(weights: dict[str, float], top: int) -> list[dict[str, Any]]:
+    return [
+        {"column": name, "weight": weights[name]} for name in sorted(weights, key=lambda name: -weights[name])[:top]
+    ]
+
+
+def _predictor_parts(facts: dict[str, Any], model: Any, path: Path) -> Iterator[Any]:
+    what = "classes" if facts["classes"] is not None else "numbers"
+    yield f"[bold]{escape(str(path))}[/bold] holds a model that predicts {what}, and its training rows"
+    yield fact_grid((name, None if text is None else escape(text)) for name, text in _predictor_lines(facts, model))
+    if facts["column_weights"]:
+        lines = [(line["column"], line["weight"]) for line in facts["column_weights"]]
+        yield from _bars("Columns with the largest weights (share of the distance of two rows)", lines, percent)
+    if any(done != "number" for _, done in facts["columns"]):
+        yield ""
+        show_columns(facts["columns"])
+
+
+def _predictor_lines(facts: dict[str, Any], model: Any) -> Iterator[tuple[str, str | None]]:
+    changed = [f"{name}={value!r}" for name, value in facts["params"].items() if value != _default(model, name)]
+    yield "learner", f"{facts['learner']}({', '.join(changed)})"
+    yield "predicts", facts["label"]
+    yield "rows", f"{facts['rows']:,}{', with names' if facts['named'] else ''}"
+    if facts["classes"] is not None:
+        names = ", ".join(map(str, facts["classes"][:_NAMED]))
+        yield "classes", f"{len(facts['classes']):,}: {names}{', ...' if len(facts['classes']) > _NAMED else ''}"
+    yield "columns", f"{facts['columns_used']:,}, which became {facts['features']:,} features"
+    yield "score", score_text(model)
+    yield "experts", experts_text(facts["weights"])
+    yield "metric", f"rank {facts['rank']:,}"
+    yield "size", f"{facts['bytes'] / 1024:,.0f} KiB"
+
+
+def _default(model: Any, name: str) -> Any:
+    return type(model)().get_params(deep=False)[name]
+
+
+def _of_metric(metric: Any, learner: Any, top: int) -> dict[str, Any]:
+    """Return the facts about a metric, or a learner of one."""
     origin = metric.origin or {}
     values = spectrum(metric)
     kernel_map = getattr(metric, "kernel_map", None)
@@ -67,7 +145,7 @@ def inspect(
         names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
         facts["weights"] = [{"feature": names[i], "weight": float(weights[i])} for i in order]
-    show(facts, as_json, lambda facts: _parts(facts, model))
+    return facts
 
 
 def _parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:
@@ -115,7 +193,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
         yield "chosen", f"by a comparison that stopped after {facts['partial']}"
 
 
-def _bars(title: str, lines: list[tuple[str, float]]) -> Iterator[Any]:
+def _bars(title: str, lines: list[tuple[str, float]], text: Callable[[float], str] = "{:.4g}".format) -> Iterator[Any]:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -125,6 +203,6 @@ def _bars(title: str, lines: list[tuple[str, float]]) -> Iterator[Any]:
     width = min(_BAR, max(0, terminal().width - _BARE))
     largest = max(abs(value) for _, value in lines)
     for name, value in lines:
-        grid.add_row(escape(name), f"{value:.4g}", bar(value, largest, width))
+        grid.add_row(escape(name), text(value), bar(value, largest, width))
     yield f"\n[bold]{title}[/bold]"
     yield grid
