@@ -45,7 +45,8 @@ def cups(tmp_path):
 def test_the_bundled_table(tmp_path):
     result = mahala("wine", "--output", tmp_path / "out", *QUICK)
     assert result.exit_code == 0, result.output
-    for text in ("LDA", "Euclidean, scaled", "reference", "3-NN error", "model.safetensors holds", "leaderboard.csv"):
+    said = ("LDA", "Euclidean, scaled", "reference", "k-NN error", "k of each metric is chosen inside")
+    for text in (*said, "model.safetensors holds", "leaderboard.csv"):
         assert text in words(result.output)
     metric = Metric.load(tmp_path / "out" / "model.safetensors")
     assert metric.feature_names[0] == "alcohol"
@@ -333,7 +334,7 @@ def test_lopsided_classes_and_baselines(tmp_path):
     command = [tmp_path / "fraud.npz", "--output", tmp_path / "out", "--no-report", "--learners", "LDA"]
     command += ["--folds", 2, "--repeats", 1]
     shown = words(mahala(*command).output)
-    assert "balanced 3-NN error" in shown
+    assert "balanced k-NN" in shown
     assert "over 75 % of rows are of class 'fine': always answering 'fine' has an error of 10.0 %" in shown
     assert "logistic regression" in shown
     assert "gradient boosting" in shown

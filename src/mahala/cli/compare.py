@@ -37,7 +37,9 @@ def compare(
     learners: Annotated[str | None, typer.Option(help="Learners to compare, separated by commas: PA,GML,LMNN.")] = None,
     n_neighbors: Annotated[
         int | None,
-        typer.Option("-k", "--n-neighbors", help="Number of neighbours; default: best for the plain distance.", min=1),
+        typer.Option(
+            "-k", "--n-neighbors", help="Number of neighbours; default: chosen inside each training part.", min=1
+        ),
     ] = None,
     metric: Annotated[
         Literal["auto", "error", "balanced", "f1", "roc_auc", "r2"],

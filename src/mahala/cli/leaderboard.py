@@ -68,6 +68,8 @@ def parts(board: mahala.evaluation.Leaderboard) -> Iterator[Any]:
     """Yield the table, notes and the verdict."""
     yield ""
     yield _table(board, terminal().width)
+    if board.choice_of_k:
+        yield f"[dim]{board.choice_of_k}[/]"
     yield ""
     failed = [f"{entry.name} could not be fitted: {entry.failure}" for entry in board.entries if entry.failure]
     resume = ["What is finished is kept: the same command again resumes."] if board.partial else []
@@ -91,13 +93,18 @@ def _table(board: mahala.evaluation.Leaderboard, width: int) -> Any:
     if wide:
         result.add_column(f"0 {percent(board.axis_end):>{bar_width - 2}}", no_wrap=True)
         result.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
-    for title in ("difference", "fit", *(("scaling",) if wider else ())):
+    with_k = ["k"] if board.n_neighbors is None and wide else []
+    for title in (*with_k, "difference", "fit", *(("scaling",) if wider else ())):
         result.add_column(title, justify="right", overflow="fold")
     for entry, style, texts, _ in board.lines():
         if style == "failed":
             continue
         bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, bar_width), texts[other]] if wide else []
-        numbers = [texts["difference"], texts["seconds"] if entry.learned else ""]
+        numbers = [
+            *(texts["n_neighbors"] for _ in with_k),
+            texts["difference"],
+            texts["seconds"] if entry.learned else "",
+        ]
         last = [texts["scaling"]] if wider else []
         result.add_row(escape(entry.name), texts["error"], *bar, *numbers, *last, style=_STYLES.get(style, ""))
     return result

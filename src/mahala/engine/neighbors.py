@@ -50,18 +50,23 @@ def one_hot(codes: IndexArray, n_classes: int) -> FloatArray:
     return values
 
 
-def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray) -> Iterator[FloatArray]:
+def neighbor_means(
+    train: Any, values: FloatArray, test: Any, counts: IndexArray, left_out: IndexArray | None = None
+) -> Iterator[FloatArray]:
     """Yield means of `values` over the nearest training rows, for blocks of test rows (None: leave-one-out).
 
+    Of leave-one-out, `left_out` may name the only rows to leave out, each once; all others are still neighbours.
     A block has the shape (numbers of neighbours, rows, columns of values). Neighbours at equal distances share what
     is left: if m rows are nearer than the k-th and t rows are as near as it, each of the t counts (k - m) / t. So the
     order of the training rows does not matter. Distances that differ by rounding are equal. With `values` of 0 and 1
     the means are votes, and equal ones are exactly equal.
     """
     places, most = _Places.of(train, values, test, counts), int(counts[-1])
-    near, squared = places.nearest(slice(None), min(most + 1 + (test is None), places.rows.shape[0]))
+    asked = slice(None) if left_out is None else left_out
+    near, squared = places.nearest(asked, min(most + 1 + (test is None), places.rows.shape[0]))
+    numbers = np.arange(len(near)) if left_out is None else left_out
     for block in row_blocks(len(near), (most + 2) * values.shape[1]):
-        yield places.means(near[block], squared[block], np.arange(block.start, block.stop))
+        yield places.means(near[block], squared[block], numbers[block])
 
 
 class _Places(NamedTuple):

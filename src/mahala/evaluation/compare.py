@@ -67,7 +67,8 @@ def compare(  # type: ignore[misc]
 
     All learners are evaluated on the same folds. In each training part, the features are scaled and the learner is
     fitted. The test part is then predicted by nearest neighbours in the training part: classes by votes, numbers by
-    means. The reference is the plain distance with the lowest error, of raw or of scaled features.
+    means. Each distance chooses its number of neighbours k in the training part. The reference is the plain distance
+    with the lowest error, of raw or of scaled features.
 
     The judge makes one test, however many learners there are. For each fold it chooses a learner on the other folds:
     the one with the largest mean gain minus 1.64 standard errors. This choice is measured on the fold. On all folds
@@ -94,8 +95,9 @@ def compare(  # type: ignore[misc]
     repeats : int or "auto", default="auto"
         How often the cross-validation is repeated with other folds. "auto" is 2 to 10: more for fewer rows.
     n_neighbors : int or None, default=None
-        Number of neighbours. None is 3, unless the scaled Euclidean distance has an error that is lower by more than
-        one standard error with 1, 5, 9, 15 or 25.
+        Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
+        the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,
+        or group by group.
     metric : "auto", "error", "balanced", "f1", "roc_auc" or "r2", default="auto"
         Measure that ranks: the share of misclassified rows; its mean over classes; 1 minus the F1 score; 1 minus the
         area under the ROC curve; 1 minus R² of predicted numbers. F1 and the area are those of the rarer of two

@@ -33,7 +33,7 @@ def report(
         Section(
             "Error by number of neighbours",
             chart("by_k"),
-            "Means over all test parts; the band marks the number that ranks. Click a name to show or hide its line.",
+            f"Means over all test parts; {_which_k(leaderboard)}. Click a name to show or hide its line.",
         ),
         *(_classes(leaderboard, shown, data) if leaderboard.classes else []),
         *(_before_and_after(leaderboard, shown, data) if shown is not None else []),
@@ -45,6 +45,13 @@ def report(
         sections.append(Section("What was done to the columns", table))
     sections += [Section("What next", code(commands)), Section("How this was measured", _how(leaderboard, measured))]
     return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections, data)
+
+
+def _which_k(board: Leaderboard) -> str:
+    """Return which number of neighbours of the chart the errors elsewhere have."""
+    if board.n_neighbors is not None:
+        return "the band marks the number that ranks"
+    return "the errors elsewhere are those of a k that was chosen inside each training part"
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
@@ -131,7 +138,8 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows; always "
         f"predicting it has an error of {percent(board.majority_error)}."
     )
-    votes = f" Errors are those of {board.n_neighbors} neighbours." if with_errors else ""
+    k = "k, chosen inside each training part," if board.n_neighbors is None else f"{board.n_neighbors}"
+    votes = f" Errors are those of {k} neighbours." if with_errors else ""
     which = "with the most errors" if with_errors else "with the most rows"
     some = "" if len(drawn) == len(counts) else f" Of {len(counts)} classes, the {len(drawn)} {which}."
     title = "Classes and their errors" if with_errors else "Classes"
@@ -140,7 +148,7 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         data["confusion"] = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"
         rows = f"The test rows of {board.parts} parts" if board.partial else f"All rows as test rows{times}"
-        note = f"{rows}, with {board.n_neighbors} neighbours. Darker cells have a larger share of their row."
+        note = f"{rows}, with {k} neighbours. Darker cells have a larger share of their row."
         sections.append(Section("Which classes are confused", chart("confusion"), note + some))
     return sections
 
@@ -207,8 +215,9 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         "Protocol": f"{board.folds}-fold cross-validation, "
         + ("once" if board.repeats == 1 else f"repeated {board.repeats} times")
         + ", with the same folds for all",
-        "Error": f"{board.measure} of test rows by {how} of their {board.n_neighbors} nearest training rows; rows at "
-        "equal distances share what is left for them",
+        "Error": f"{board.measure} of test rows by {how} of their {board.n_neighbors or 'k'} nearest training rows; "
+        "rows at equal distances share what is left for them",
+        **({"Number of neighbours": board.choice_of_k} if board.choice_of_k else {}),
         "Scaling": scaling,
         "Verdict": "for each fold, the learner with the largest lower bound of its gain on the other folds is "
         "measured; the gains, paired over rows with the plain distance, are tested by random signs or Student's t",

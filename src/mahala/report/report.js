@@ -192,7 +192,7 @@
         },
         y: { label: null, grid: true, tickFormat: tick, domain: [0, 1.05 * d3.max(points, (p) => p.error) || 0.01] },
         marks: [
-          Plot.ruleX([at], { strokeWidth: 8, strokeOpacity: 0.1 }),
+          ...(at === null ? [] : [Plot.ruleX([at], { strokeWidth: 8, strokeOpacity: 0.1 })]),
           ...shown.map((item) =>
             Plot.lineY(item.errors, {
               x: counts,

@@ -49,7 +49,8 @@ def cells_of(plan, seed, shares, **fields):
                 wrong = rng.random(len(test)) < shares[name]
                 predicted = np.where(wrong, (values + 1) % len(plan.target.classes), values)
                 losses = np.mean(predicted != values)
-            cells[Key(name, part)] = Cell(np.array([0.5, losses]), predicted, 0.5, **({"scaling": "standard"} | fields))
+            settings = {"scaling": "standard", "n_neighbors": 2} | fields
+            cells[Key(name, part)] = Cell(np.array([0.5, losses]), predicted, 0.5, **settings)
     return cells
 
 
@@ -125,7 +126,8 @@ def test_entries_have_what_was_measured(measure):
     cells = cells_of(plan, 1, SHARES)
     for part, how in enumerate(("none", "minmax", "minmax", "robust", "minmax", "none")):
         cell = cells[Key("LDA", part)]
-        cells[Key("LDA", part)] = Cell(cell.losses, cell.predicted, float(part), how, stopped=how == "none")
+        stopped = how == "none"
+        cells[Key("LDA", part)] = Cell(cell.losses, cell.predicted, float(part), how, stopped=stopped, n_neighbors=2)
     cells[Key("RCA", 2)] = Cell(np.empty(0), np.empty(0), 0.5, "standard", failure="no luck")
     units = units_of(plan, cells, range(6))
     assert "RCA" not in units.losses
@@ -167,6 +169,18 @@ def test_entries_have_what_was_measured(measure):
                 [int(np.sum((actual == i) & (predicted == j))) for j in (0, 1)] for i in (0, 1)
             ]
             assert math.isnan(entry.absolute_error)
+
+
+def test_the_number_of_neighbours_is_the_median_of_the_parts():
+    plan = plan_of(np.arange(24) % 2, n_neighbors=None)
+    cells = cells_of(plan, 0, SHARES)
+    for part, k in enumerate((2, 1, 2, 1, 2, 2)):
+        cell = cells[Key("LDA", part)]
+        cells[Key("LDA", part)] = Cell(cell.losses, cell.predicted, 0.5, "standard", n_neighbors=k)
+    own = {part: cells[Key("LDA", part)] for part in range(6)}
+    entry = entry_of(plan, "LDA", own)
+    assert (entry.n_neighbors, entry.n_neighbors_low, entry.n_neighbors_high) == (2, 1, 2)
+    assert entry.error == pytest.approx(np.mean([cell.losses[cell.n_neighbors - 1] for cell in own.values()]))
 
 
 def test_the_decision_is_the_judges():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,20 @@ def test_the_winner_is_the_learner_that_the_judge_shows_to_help():
 )
 def test_the_measure_has_one_number_of_neighbours(metric, measure):
     assert board(BETTER, EUCLIDEAN, metric=metric).measure == measure
+
+
+def test_a_k_that_was_chosen_inside_is_said_everywhere():
+    chosen = replace(board(replace(BETTER, n_neighbors=1), replace(EUCLIDEAN, n_neighbors=15)), n_neighbors=None)
+    assert chosen.measure == "k-NN error"
+    assert "chosen inside each training part" in chosen.choice_of_k
+    lines = repr(chosen).splitlines()
+    assert lines[0].endswith("k chosen inside")
+    assert lines[1].split()[-3:] == ["k", "difference", "fit"]
+    assert [line.texts["n_neighbors"] for line in chosen.lines()] == ["1", "15"]
+    given = board(BETTER, EUCLIDEAN)
+    assert given.choice_of_k == ""
+    assert "chosen inside" not in repr(given)
+    assert given.lines()[0].texts["n_neighbors"] == ""
 
 
 @pytest.mark.parametrize(

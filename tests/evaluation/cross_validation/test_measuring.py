@@ -1,4 +1,4 @@
-"""Neighbours and scalings are chosen in training parts, and the time of a comparison is shared among its fits."""
+"""Scalings are chosen in training parts, and the time of a comparison is shared among its fits."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import ITML, LDA, NCA, PA
 from mahala.data.scaling import feature_scales
-from mahala.evaluation.cross_validation.measuring import (
-    Budget,
-    choose,
-    clearly_best,
-    final_seconds,
-    measure_cell,
-    usual_neighbors,
-)
+from mahala.evaluation.cross_validation.measuring import Budget, choose, clearly_best, final_seconds, measure_cell
 from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
 from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.support.parameters import get_config
@@ -85,44 +78,6 @@ def plan_of(X, y, **arguments):
     return Plan(**(settings | arguments))
 
 
-def slow_neighbors(plan, y):
-    """3, unless the gain of another number over it is above one standard error, over the rows of one repetition."""
-    losses = {k: [] for k in (1, 3, 5, 9)}
-    for train, test in plan.parts[:3]:
-        scales = plan.X[train].std(axis=0)
-        for k, found in losses.items():
-            model = KNeighborsRegressor if plan.target.is_number else KNeighborsClassifier
-            predicted = (
-                model(k, algorithm="kd_tree").fit(plan.X[train] / scales, y[train]).predict(plan.X[test] / scales)
-            )
-            if plan.target.is_number:
-                found += (((predicted - y[test]) / y.std()) ** 2).tolist()
-            else:
-                counts = {label: np.sum(y[test] == label) for label in np.unique(y[test])}
-                weights = [len(test) / len(counts) / counts[label] for label in y[test]]
-                wrong = predicted != y[test]
-                found += (wrong * (np.ones(len(test)) if plan.measure == "error" else weights)).tolist()
-    best = min(losses, key=lambda k: round(np.mean(losses[k]), 12))
-    gains = np.subtract(losses[3], losses[best])
-    return best if round(gains.mean() - gains.std(ddof=1) / np.sqrt(len(gains)), 12) > 0.0 else 3
-
-
-@pytest.mark.parametrize("measure", ["error", "balanced", "r2"])
-def test_the_number_of_neighbours_suits_the_scaled_distance(measure):
-    chosen = set()
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        codes = np.arange(90) % 3 if seed % 2 else np.minimum(np.arange(90) % 6, 1)
-        X = rng.normal(size=(90, 3)) + (0.7 + 0.3 * (seed % 3)) * codes[:, None]
-        y = codes + 0.8 * rng.normal(size=90) if measure == "r2" else codes
-        plan = plan_of(X * [1.0, 10.0, 0.1], y, measure=measure)
-        chosen.add(usual_neighbors(plan))
-        assert usual_neighbors(plan) == slow_neighbors(plan, y)
-    assert len(chosen) > 1
-    few = plan_of(X[:9], y[:9], measure=measure, counts=np.arange(1, 3))
-    assert usual_neighbors(few) <= 2
-
-
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=60))
 def test_another_scaling_is_clearly_better_by_two_standard_errors(rows):
     """As in McNemar's test: (b - c)² > 4 (b + c); b rows are wrong with the first scaling only, c with the other."""
@@ -182,4 +137,19 @@ def test_a_cell_has_the_predictions_of_its_test_rows():
         assert cell.losses[k - 1] == pytest.approx(1.0 - model.score(X[test] / scales, y[test]))
         if k == 3:
             np.testing.assert_array_equal(cell.predicted, model.predict(X[test] / scales))
-    assert (cell.scaling, cell.stopped, cell.failure) == ("standard", False, None)
+    assert (cell.scaling, cell.stopped, cell.failure, cell.n_neighbors) == ("standard", False, None, 3)
+    assert cell.loss == cell.losses[2]
+
+
+def test_each_cell_has_its_own_number_of_neighbours():
+    """One feature matters among noise: the plain distance needs many neighbours, and LDA few."""
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 8
+    X = np.column_stack([y + 0.05 * rng.normal(size=240), rng.normal(size=(240, 12))])
+    plan = plan_of(X, y, scaling="none", counts=np.arange(1, 26), n_neighbors=None)
+    scalings = choose(plan, 0, get_config())
+    cells = [measure_cell(plan, Key(name, 0), scalings, None, get_config())[1] for name in ("Euclidean", "LDA")]
+    assert cells[0].n_neighbors != cells[1].n_neighbors
+    values = y[plan.parts[0][1]]
+    for cell in cells:
+        assert cell.loss == cell.losses[cell.n_neighbors - 1] == pytest.approx(np.mean(cell.predicted != values))

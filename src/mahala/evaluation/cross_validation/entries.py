@@ -33,6 +33,8 @@ class Entry:
     Attributes
     ----------
     errors : k-NN errors, test parts × numbers of neighbours (`neighbor_counts` of the leaderboard)
+    n_neighbors, n_neighbors_low, n_neighbors_high : the number of neighbours that was given, or the median and the
+        range of those that were chosen in the training parts
     error, low, high : mean error over rows, and the ends of its 95 % interval
     difference, difference_low, difference_high : mean error minus that of the best plain distance (negative is
         better), and the ends of its 95 % interval
@@ -61,6 +63,9 @@ class Entry:
     absolute_error: float = math.nan
     scaling: Scaling = "standard"
     stopped: int = 0
+    n_neighbors: int = 0
+    n_neighbors_low: int = 0
+    n_neighbors_high: int = 0
     confusion: IntArray | None = None
 
     def numbers(self) -> dict[str, Any]:
@@ -100,8 +105,7 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     """
     names = [name for name in plan.candidates if all(cells[Key(name, part)].failure is None for part in done)]
     if row_losses(plan.measure, plan.target.values, plan.target.values) is None:
-        at = plan.n_neighbors - 1
-        by_part = {name: np.array([[cells[Key(name, part)].losses[at] for part in done]]) for name in names}
+        by_part = {name: np.array([[cells[Key(name, part)].loss for part in done]]) for name in names}
         return Units(by_part, np.arange(len(done))[np.newaxis], None, "test parts", 1.0 / max(plan.folds - 1, 1))
     whole = [parts for parts in plan.repetitions if set(parts) <= set(done)]
     used = whole or [max(([part for part in parts if part in done] for parts in plan.repetitions), key=len)]
@@ -180,9 +184,13 @@ def entry_of(plan: Plan, name: str, cells: Mapping[int, Cell]) -> Entry:
     curves = np.array([cell.losses for cell in cells.values()])
     predicted = np.concatenate([cell.predicted for cell in cells.values()])
     actual = np.concatenate([plan.target.values[plan.parts[part][1]] for part in cells])
-    error, scalings = float(curves[:, plan.n_neighbors - 1].mean()), Counter(cell.scaling for cell in cells.values())
+    error, scalings = float(np.mean([cell.loss for cell in cells.values()])), Counter(c.scaling for c in cells.values())
     scaling = scalings.most_common(1)[0][0]
-    entry = Entry(name, learned, curves, error, seconds=seconds, scaling=scaling, stopped=stopped)
+    counts = sorted(cell.n_neighbors for cell in cells.values())
+    entry = Entry(
+        name, learned, curves, error, seconds=seconds, scaling=scaling, stopped=stopped,
+        n_neighbors=counts[len(counts) // 2], n_neighbors_low=counts[0], n_neighbors_high=counts[-1],
+    )  # fmt: skip
     if plan.target.is_number:
         return replace(entry, absolute_error=float(np.abs(predicted - actual).mean()) * plan.target.unit)
     wrong, n = predicted != actual, len(plan.target.classes)

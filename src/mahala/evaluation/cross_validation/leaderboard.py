@@ -24,8 +24,14 @@ _CALLED = {
 }
 
 
+CHOICE_OF_K = (
+    "k of each metric is chosen inside each training part: the number of neighbours that suits rows of it that are "
+    "left out. The column k has the median."
+)
+
 # Fields of entries that are shown after the error, and their titles.
 TITLES = {
+    "n_neighbors": "k",
     "difference": "difference",
     "seconds": "fit",
     "plain_error": "plain error",
@@ -59,7 +65,7 @@ class Leaderboard:
         features scaled, unless the other one is clearly better
     cautions : sentences on what makes the verdict doubtful, such as a column that gives the label away
     neighbor_counts : numbers of neighbours for which errors were measured
-    n_neighbors : the number of neighbours that ranks
+    n_neighbors : the number of neighbours of all entries; None if each has its own, chosen in each training part
     scaling : the scaling of the features, or "auto" if it was chosen for each training part
     rows : the rows that were compared: all of them, or a sample of a large table
     notes : sentences about what was done differently than requested
@@ -79,7 +85,7 @@ class Leaderboard:
     reference: str
     scaled: str
     neighbor_counts: IndexArray
-    n_neighbors: int
+    n_neighbors: int | None
     folds: int
     repeats: int
     scaling: str
@@ -101,8 +107,13 @@ class Leaderboard:
 
     @property
     def measure(self) -> str:
-        """What the errors are, such as "3-NN error"."""
-        return _CALLED[self.metric].format(self.n_neighbors)
+        """What the errors are, such as "3-NN error", or "k-NN error" if k is chosen in each training part."""
+        return _CALLED[self.metric].format("k" if self.n_neighbors is None else self.n_neighbors)
+
+    @property
+    def choice_of_k(self) -> str:
+        """A sentence on the number of neighbours, which is empty if it was given."""
+        return "" if self.n_neighbors is not None else CHOICE_OF_K
 
     @property
     def majority(self) -> str:
@@ -192,7 +203,7 @@ class Leaderboard:
 
     def lines(self) -> list[Line]:
         """Return the entries as every form of the leaderboard shows them: text, terminal and page."""
-        return [_line_of(entry, self.euclidean, self.winner) for entry in self.entries]
+        return [_line_of(entry, self) for entry in self.entries]
 
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
@@ -207,29 +218,32 @@ class Leaderboard:
 
     def _heading(self) -> str:
         target = f"{len(self.classes):,} classes" if self.classes else "a number to predict"
-        return f"{len(self.rows):,} rows, {self.n_features:,} features, {target}, {self.folds} folds × {self.repeats}"
+        inside = "" if self.n_neighbors is not None else ", k chosen inside"
+        size = f"{len(self.rows):,} rows, {self.n_features:,} features, {target}"
+        return f"{size}, {self.folds} folds × {self.repeats}{inside}"
 
     def _cells(self, most: int) -> list[list[str]]:
         """Return the heading and the cells of the first entries."""
-        cells = [["metric", self.measure, "95 % interval", "difference", "fit"]]
+        columns = (*(() if self.n_neighbors is not None else ("n_neighbors",)), "difference", "seconds")
+        cells = [["metric", self.measure, "95 % interval", *(TITLES[name] for name in columns)]]
         for entry, _, texts, intervals in self.lines()[:most]:
-            numbers = [texts[name] for name in ("difference", "seconds")]
             name = textwrap.shorten(entry.name, 40, placeholder="…")
-            cells.append([name, texts["error"], intervals.get("error", ""), *numbers])
+            cells.append([name, texts["error"], intervals.get("error", ""), *(texts[name] for name in columns)])
         return cells
 
 
-def _line_of(entry: Entry, euclidean: Entry, winner: Entry) -> Line:
-    """Return the line of an entry, given the best of the plain distances and the winner."""
+def _line_of(entry: Entry, board: Leaderboard) -> Line:
     if entry.failure is not None:
         return Line(entry, "failed", dict.fromkeys(TITLES, "") | {"error": "failed"}, {})
     texts = {name: _text(name, getattr(entry, name)) for name in ("error", *TITLES)}
+    if board.n_neighbors is not None:
+        texts["n_neighbors"] = ""  # the heading has it
     ends = {"error": (entry.low, entry.high), "difference": (entry.difference_low, entry.difference_high)}
-    if entry is euclidean:
+    if entry is board.euclidean:
         texts["difference"] = "reference"
         del ends["difference"]
     intervals = {n: f"{points(low, n)} to {points(high, n)}" for n, (low, high) in ends.items() if low == low}
-    style = "winner" if entry is winner else "" if entry.learned else "plain"
+    style = "winner" if entry is board.winner else "" if entry.learned else "plain"
     return Line(entry, style, texts, intervals)
 
 
@@ -262,10 +276,10 @@ def points(share: float, name: str = "") -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Format a field of an entry; what is NaN, or no fit that was stopped, is not shown."""
+    """Format a field of an entry; what is NaN, no fit that was stopped, or no number of neighbours, is not shown."""
     if isinstance(value, str):
         return value
-    if value != value or (name == "stopped" and not value):
+    if value != value or (name in ("stopped", "n_neighbors") and not value):
         return ""
     if name == "difference":
         return points(value, name)

@@ -14,14 +14,14 @@ from sklearn.base import clone
 
 from mahala.compiled.threads import one_thread
 from mahala.data.scaling import Scaling, divided, feature_scales
-from mahala.engine.neighbors import neighbor_means, one_hot
 from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES, baseline_scores, embedded, fitted
 from mahala.evaluation.cross_validation.measures import Measure, losses, rarer_class, row_losses
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
-from mahala.evaluation.cross_validation.plan import Key, Plan, Target
+from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.evaluation.cross_validation.voting import best_count, chosen_neighbors, predictions
 from mahala.learner import Learner
 from mahala.online.online_learner import OnlineLearner
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import FloatArray
 from mahala.support.contexts import time_limit
 from mahala.support.parameters import config_context, get_config
 
@@ -29,9 +29,6 @@ from mahala.support.parameters import config_context, get_config
 _SHARES = {"learners": 0.8, "baselines": 0.1, "final": 0.1}
 # Rows of a training part by which its scaling is chosen.
 _MOST_TRIED = 2_000
-# Neighbours that vote unless another number is given, and numbers that may be clearly better.
-USUAL_NEIGHBORS = 3
-_TRIED_NEIGHBORS = (1, 3, 5, 9, 15, 25)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +37,12 @@ class Cell:
 
     Attributes
     ----------
-    losses : losses by the measure that ranks, for every number of neighbours
-    predicted : predicted classes or numbers of the test rows, with the number of neighbours that ranks
+    losses : losses by the measure that ranks, for every number of neighbours; a single one of other methods
+    predicted : predicted classes or numbers of the test rows, with `n_neighbors` neighbours
     seconds : CPU seconds of the fit
     scaling : the scaling that was used
     stopped : whether the fit was stopped by its time limit
+    n_neighbors : number of neighbours, given or chosen in the training part; 0 if the method has none
     """
 
     losses: FloatArray
@@ -53,6 +51,12 @@ class Cell:
     scaling: Scaling
     stopped: bool = False
     failure: str | None = None
+    n_neighbors: int = 0
+
+    @property
+    def loss(self) -> float:
+        """The loss of what was predicted."""
+        return float(self.losses[max(self.n_neighbors, 1) - 1])
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -139,7 +143,8 @@ def measured_cells(plan: Plan, keys: Sequence[Key], budget: Budget, n_jobs: int)
 def choose(plan: Plan, part: int, settings: dict[str, Any]) -> tuple[Scaling, Scaling]:
     """Return the scalings of a training part for learners, and for the scaled Euclidean distance.
 
-    They are chosen by leave-one-out losses of the Euclidean distance in this part.
+    They are chosen by leave-one-out losses of the Euclidean distance in this part, each with its best number of
+    neighbours.
     """
     if plan.scaling != "auto":
         return plan.scaling, plan.scaling
@@ -148,7 +153,8 @@ def choose(plan: Plan, part: int, settings: dict[str, Any]) -> tuple[Scaling, Sc
     if len(rows) > _MOST_TRIED:
         rows = np.sort(rng.choice(rows, _MOST_TRIED, replace=False))
     (X, _), target = plan.split(rows, rows[:0]), plan.target.select(rows)
-    k = np.array([min(plan.n_neighbors, len(rows) - 1)])
+    counts = plan.counts if plan.n_neighbors is None else np.array([plan.n_neighbors])
+    counts = np.unique(np.minimum(counts, len(rows) - 1))
     measure: Measure = "error" if plan.measure == "error" else "r2" if target.is_number else "balanced"
     by_scaling: dict[Scaling, FloatArray] = {}
     by_shape: dict[bytes, FloatArray] = {}  # scales that are multiples of each other make the same mistakes
@@ -157,8 +163,9 @@ def choose(plan: Plan, part: int, settings: dict[str, Any]) -> tuple[Scaling, Sc
             scales = feature_scales(X, how)
             shape = (scales / scales.max()).round(12).tobytes()
             if shape not in by_shape:
-                predicted, _ = predictions(divided(X, scales), target, None, k)
-                by_shape[shape] = row_losses(measure, predicted[:, 0], target.values)  # type: ignore[assignment]
+                predicted, _ = predictions(divided(X, scales), target, None, counts)
+                tried = cast(FloatArray, row_losses(measure, predicted.T, target.values))
+                by_shape[shape] = tried[best_count(tried.mean(axis=1))]
             by_scaling[how] = by_shape[shape]
     scaled: dict[Scaling, FloatArray] = {how: losses for how, losses in by_scaling.items() if how != "none"}
     return clearly_best(by_scaling), clearly_best(scaled)
@@ -194,12 +201,12 @@ def measure_cell(
         try:
             if learner is None and key.name in CLASSIFIERS:
                 how = "standard"
-                predicted, scores, spent = _by_classifier(plan, key)
+                predicted, scores, spent, k = *_by_classifier(plan, key), 0
             else:
-                predicted, scores, spent = _by_neighbors(plan, key, learner, how)
+                predicted, scores, spent, k = _by_neighbors(plan, key, learner, how)
             values = plan.target.values[plan.parts[key.part][1]]
             curve = losses(plan.measure, predicted, values, scores, rarer_class(plan.target.codes))
-            return key, Cell(curve, predicted[:, plan.n_neighbors - 1], spent, how, limit.stopped)
+            return key, Cell(curve, predicted[:, max(k, 1) - 1], spent, how, limit.stopped, n_neighbors=k)
         except Exception as error:  # an error of one learner must not lose the results of the others
             if key.name in PLAIN:
                 raise
@@ -212,21 +219,21 @@ Scores = Callable[[int], FloatArray]
 
 
 def _by_classifier(plan: Plan, key: Key) -> tuple[Any, Scores, float]:
-    """Return predictions of the test rows for every number of neighbours, scores of a class, and CPU seconds."""
+    """Return a column of predictions of the test rows, scores of a class, and CPU seconds."""
     train, test = plan.parts[key.part]
     X, X_test = plan.split(train, test)
-    start, n = time.process_time(), len(plan.counts)
+    start = time.process_time()
     scales = feature_scales(X, "standard")
     target = plan.target.select(train)
     by_class = plan.measure == "balanced"
     scores = baseline_scores(key.name, divided(X, scales), target, divided(X_test, scales), plan.random_state, by_class)
     seconds = time.process_time() - start
     predicted = scores[:, 0] if target.is_number else scores.argmax(axis=1)
-    return np.repeat(predicted[:, None], n, axis=1), lambda code: np.repeat(scores[:, [code]], n, axis=1), seconds
+    return predicted[:, None], lambda code: scores[:, [code]], seconds
 
 
-def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -> tuple[Any, Scores, float]:
-    """Return predictions of the test rows for every number of neighbours, scores of a class, and CPU seconds."""
+def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -> tuple[Any, Scores, float, int]:
+    """Return predictions of the test rows for every number of neighbours, scores of a class, CPU seconds, and k."""
     train, test = plan.parts[key.part]
     (X, X_test), target = plan.split(train, test), plan.target.select(train)
     start = time.process_time()
@@ -244,45 +251,6 @@ def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -
         if key.name in DISTANCES:
             X, X_test = embedded(key.name, X, target.codes, X_test)
     seconds = time.process_time() - start
+    k = chosen_neighbors(plan, key.part, X, target)
     predicted, means = predictions(X, target, X_test, plan.counts, keep=plan.measure == "roc_auc")
-    return predicted, lambda code: means[:, :, code].T, seconds
-
-
-def predictions(
-    train: Any, target: Target, test: Any, counts: IndexArray, *, keep: bool = False
-) -> tuple[Any, FloatArray]:
-    """Return predictions by nearest neighbours, rows × numbers of neighbours, and if asked for, the means they follow.
-
-    `test` is None for leave-one-out.
-    """
-    values = target.values[:, np.newaxis] if target.is_number else one_hot(target.codes, len(target.classes))
-    predicted, kept = [], []
-    for means in neighbor_means(train, values, test, counts):
-        predicted.append(means[:, :, 0] if target.is_number else means.argmax(axis=2))
-        if keep:
-            kept.append(means)
-    return np.concatenate(predicted, axis=1).T, np.concatenate(kept, axis=1) if keep else np.empty(0)
-
-
-def usual_neighbors(plan: Plan) -> int:
-    """Return the number of neighbours: 3, unless the scaled Euclidean distance is clearly better with another one.
-
-    "Clearly" is by more than one standard error over the test rows of one cross-validation. One number serves all
-    candidates; that it suits the plain distance is no advantage for learners.
-    """
-    usual = min(USUAL_NEIGHBORS, len(plan.counts))
-    rows = []
-    for train, test in (plan.parts[part] for part in plan.repetitions[0]):
-        (X, X_test), target = plan.split(train, test), plan.target.select(train)
-        scales = feature_scales(X, plan.scalings[0])
-        predicted, _ = predictions(divided(X, scales), target, divided(X_test, scales), plan.counts)
-        measure: Measure = "error" if plan.measure == "error" else "r2" if target.is_number else "balanced"
-        values = plan.target.values[test]
-        rows.append(np.array([row_losses(measure, column, values) for column in predicted.T]).T)
-    losses_of_rows = np.concatenate(rows)
-    tried = [k for k in _TRIED_NEIGHBORS if k <= len(plan.counts)]
-    means = losses_of_rows.mean(axis=0).round(12)  # those that differ by rounding are equal
-    best = min(tried, key=lambda k: means[k - 1])
-    gains = losses_of_rows[:, usual - 1] - losses_of_rows[:, best - 1]
-    clear = float(gains.mean()) - float(gains.std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    return best if round(clear, 12) > 0.0 else usual
+    return predicted, lambda code: means[:, :, code].T, seconds, k

@@ -87,7 +87,7 @@ class Plan:
     rows, n_rows : their numbers among all rows, and how many rows there are
     parts : training and test rows of each test part, `folds` of each repetition
     counts : numbers of neighbours
-    n_neighbors : the number of neighbours that ranks
+    n_neighbors : the number of neighbours of all candidates; None to choose that of each in each training part
     groups : number of the group of each row, or None
     learners, baselines : candidates besides the plain distances, and names of methods that are context only
     left_out : reasons why members of the default panel are left out
@@ -102,7 +102,7 @@ class Plan:
     folds: int
     repeats: int
     counts: IndexArray
-    n_neighbors: int
+    n_neighbors: int | None
     groups: IndexArray | None
     measure: Measure
     scaling: Literal["auto"] | Scaling

@@ -1,7 +1,6 @@
 """Plan a comparison: check what is given, and choose rows, parts, learners, the measure and the neighbours."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +10,6 @@ from mahala.data.scaling import Scaling
 from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
 from mahala.evaluation.cross_validation.leaderboard import percent
 from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
-from mahala.evaluation.cross_validation.measuring import usual_neighbors
 from mahala.evaluation.cross_validation.panel import check_learners, default_panel, left_out, named_learners
 from mahala.evaluation.cross_validation.plan import (
     Plan,
@@ -80,7 +78,7 @@ def make_plan(
         notes.append(_why_balanced(target))
     without = {"k-NN with LDA", "logistic regression"} if target.is_number else {"ridge regression"}
     taken = {name for learner in chosen for name in (learner, f"k-NN with {learner}")} | without
-    plan = Plan(
+    return Plan(
         X=X,
         target=target,
         rows=rows,
@@ -89,7 +87,7 @@ def make_plan(
         folds=folds if moments is None else len(parts),
         repeats=n_repeats,
         counts=np.arange(1, min(max(n_neighbors or 0, DEFAULT_NEIGHBORS[-1]), least) + 1),
-        n_neighbors=n_neighbors or 0,
+        n_neighbors=n_neighbors,
         groups=group_codes,
         measure=measure,
         scaling=scaling,
@@ -101,7 +99,6 @@ def make_plan(
         preprocessor=preprocessor,
         notes=notes,
     )
-    return plan if n_neighbors is not None else replace(plan, n_neighbors=usual_neighbors(plan))
 
 
 def _learners(
