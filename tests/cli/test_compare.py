@@ -340,12 +340,41 @@ def test_lopsided_classes_and_baselines(tmp_path):
     assert "gradient boosting" in shown
     told = json.loads(mahala(*command, "--metric", "roc_auc", "--json").stdout)
     assert (told["metric"], told["majority"], told["majority_error"]) == ("roc_auc", "fine", 0.1)
-    assert {own["name"] for own in told["baselines"]} == {
-        "k-NN with cosine",
-        "k-NN with PCA",
-        "logistic regression",
-        "gradient boosting",
-    }
+    assert {own["name"] for own in told["baselines"]} == {"k-NN with cosine", "k-NN with PCA"}
+    models = {"NeighborClassifier", "logistic regression", "gradient boosting"}
+    assert {own["name"] for own in told["models"]} == models
+    assert {own["kind"] for own in told["models"]} == {"model"}
+
+
+def test_models_come_first_and_a_prediction_is_explained(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["sugar,milk,noise,kind"]
+    for _ in range(120):
+        sugar, milk = rng.normal(size=2)
+        lines.append(f"{sugar:.3f},{milk:.3f},{rng.normal():.3f},{'black' if sugar * milk > 0 else 'green'}")
+    (tmp_path / "tea.csv").write_text("\n".join(lines))
+    command = [tmp_path / "tea.csv", "--label", "kind", "--learners", "LDA", "--folds", 3, "--repeats", 1]
+    result = mahala(*command, "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    shown = words(result.output)
+    assert shown.index("model error") < shown.index("metric k-NN error")
+    told = json.loads(mahala(*command, "--output", tmp_path / "out", "--json", "--force").stdout)
+    advice = told["advice"]
+    assert advice["name"] in {own["name"] for own in told["models"]}
+    assert shown.index(advice["sentence"]) < shown.index(told["verdict"]["sentence"][:60])
+    assert "NeighborClassifier, fitted to 80 rows, predicts others, the least certain first" in shown
+    first = told["predictions"][0]
+    assert len(told["predictions"]) == 5
+    assert f"Why row {first['row']} is predicted so: {first['predicted']} is predicted, with a probability of" in shown
+    assert "Rows that voted:" in shown
+    assert re.search(r"apart from the nearest rows of \w+: (sugar|milk|noise) \(", shown)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Predictions of rows that were held out" in page
+    assert f"<h1>{advice['name']} " in page
+    named = json.loads(mahala(*command[:3], "--learners", "neighborclassifier", "--no-baselines", *command[5:],
+                              "--output", tmp_path / "named", "--json").stdout)  # fmt: skip
+    assert [own["name"] for own in named["models"]] == ["NeighborClassifier"]
+    assert not any(own["learned"] for own in named["entries"])
 
 
 def test_a_budget_is_a_time(tmp_path):

@@ -15,7 +15,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief
+from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, NeighborRegressor, Relief
 from mahala.data import TablePreprocessor
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines
@@ -322,6 +322,7 @@ def test_large_tables_are_sampled(monkeypatch):
         ({"learners": ["LDA", "Fisher"]}, "names among PA-I, LDA, .* got 'Fisher'"),
         ({"learners": [LDA()]}, "names among PA-I, LDA, .* got LDA"),
         ({"learners": []}, "learners must be one or more"),
+        ({"learners": {"it": NeighborRegressor()}}, "must predict classes here, but 'it' is a NeighborRegressor"),
         ({"learners": {"MLKR": MLKR()}}, "learn from classes, but MLKR learns target values"),
         ({"groups": np.zeros(90)}, "groups must have at least two different values"),
         ({"groups": np.arange(80)}, "groups must be 1-D"),
@@ -469,11 +470,14 @@ def test_losses_are_those_of_scikit_learn(metric, classes):
 def test_baselines_are_context_only():
     X, y = fraud(share=0.3)
     board = compare_with_baselines(X, y, {"LDA": LDA()}, folds=3, repeats=2)
-    names = [own.name for own in board.baselines]
-    assert names == ["k-NN with cosine", "k-NN with PCA", "logistic regression", "gradient boosting"]
-    assert all(own.failure is None for own in board.baselines)
-    assert not set(names) & {entry.name for entry in board.entries}
-    assert f"gradient boosting {100 * board.baselines[-1].error:.1f} %" in board.context()
+    assert [own.name for own in board.baselines] == ["k-NN with cosine", "k-NN with PCA"]
+    models = {own.name: own for own in board.models}
+    assert set(models) == {"NeighborClassifier", "logistic regression", "gradient boosting"}
+    assert all(own.failure is None for own in (*board.baselines, *board.models))
+    assert {own.kind for own in board.models} == {"model"}
+    assert {own.kind for own in board.entries} == {"metric"}
+    assert not set(models) & {entry.name for entry in board.entries}
+    assert f"k-NN with PCA {100 * board.baselines[-1].error:.1f} %" in board.context()
     alone = compare(X, y, {"LDA": LDA()}, folds=3, repeats=1)
     assert (
         alone.context()
@@ -484,7 +488,7 @@ def test_baselines_are_context_only():
         np.mean(LogisticRegression().fit(X[train], y[train]).predict(X[test]) != y[test])
         for train, test in RepeatedStratifiedKFold(n_splits=3, n_repeats=1, random_state=0).split(X, y)
     ]
-    assert board.baselines[2].error == pytest.approx(np.mean(expected), abs=0.01)
+    assert models["logistic regression"].error == pytest.approx(np.mean(expected), abs=0.01)
 
 
 def test_a_budget_stops_learners_with_what_they_have():

@@ -189,6 +189,6 @@ def test_baselines_weight_classes_under_the_balanced_error():
     found = {}
     for metric in ("balanced", "error"):
         board = compare_with_baselines(X, y, {"LDA": LDA()}, folds=3, repeats=1, metric=metric)
-        found[metric] = {entry.name: entry.balanced_error for entry in board.baselines}
-    for name in ("logistic regression", "gradient boosting"):
+        found[metric] = {entry.name: entry.balanced_error for entry in board.models}
+    for name in ("logistic regression", "gradient boosting", "NeighborClassifier"):
         assert found["balanced"][name] < found["error"][name] - 0.03

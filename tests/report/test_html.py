@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 
 import numpy as np
 import pytest
 
-from mahala import LDA, MLKR, RCA
+from mahala import LDA, MLKR, RCA, NeighborClassifier
+from mahala.evaluation.compare import compare
+from mahala.evaluation.examples import examples_of
+from mahala.report.html import report
 from report.cases import EVIL, Page, make, table
 
 
@@ -50,6 +54,35 @@ def test_sections_in_their_order():
         "The largest class, 0, has 50.0 %",
     ):
         assert said in page.text
+
+
+def test_models_have_a_table_of_their_own():
+    X, y = table()
+    model = NeighborClassifier(trees=False, linear=False, n_bins=2)
+    board, text = make(X, y, learners={"LDA": LDA(), "<i>it": model})
+    titles = re.findall(r"<h2>(.*?)</h2>", text)
+    assert titles[:2] == ["Models", "Leaderboard"]
+    page = Page(text)
+    assert " ".join(board.summary.split()) in page.text
+    assert "<i>it" in page.text
+    assert "<i>it" not in text
+    assert f"<h1>{escape(board.headline)}</h1>" in text
+
+
+def test_predictions_are_text():
+    X, y = table()
+    labels = np.array(["<b>one", "two"])[y]
+    board = compare(X, labels, {"LDA": LDA()}, folds=3, repeats=1, baselines=False)
+    examples = examples_of(
+        X, labels, NeighborClassifier(trees=False, n_bins=2), board, names={EVIL: [0, 1], "b": [2, 3]}
+    )
+    text = report(board, None, title="tea", saved="", commands=[], measured={}, examples=examples)
+    page = Page(text)
+    assert examples.heading() in page.text
+    assert f"Row {examples.examples[0].row}:" in page.text
+    assert "<b>one" in page.text
+    assert "<b>one" not in text
+    assert EVIL not in text
 
 
 def test_without_columns_no_section_on_them():

@@ -24,6 +24,7 @@ from mahala.support.validation import class_codes
 if TYPE_CHECKING:
     from mahala.data.tables import Table
     from mahala.evaluation import Leaderboard
+    from mahala.evaluation.examples import Examples
     from mahala.learner import Learner
     from mahala.report.chart_data import Shown
 
@@ -60,7 +61,7 @@ def compare(
     time: Annotated[str | None, typer.Option(help="Column of times: the past predicts the future.")] = None,
     budget: Annotated[str, typer.Option(help="Time for the whole comparison: 90s, 10m, 1h or none.")] = "10m",
     baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Measure other methods, such as boosting, as context.")
+        bool, typer.Option("--baselines/--no-baselines", help="Measure models that predict by themselves, too.")
     ] = True,
     drop: options.Drop = None,
     keep: options.Keep = None,
@@ -110,7 +111,7 @@ def compare(
     answers that they predict, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
-    from mahala.evaluation.cross_validation.panel import default_panel, members
+    from mahala.evaluation.cross_validation.panel import default_panel, default_predictor, members
     from mahala.evaluation.cross_validation.plan import target_of
     from mahala.evaluation.cross_validation.splits import MOST_ROWS
 
@@ -149,8 +150,8 @@ def compare(
     table = table if numbers else without_single_rows(table, label)
     show_columns(() if as_json else table.columns)
     n_rows, n_features = table.X.shape
-    panel = (members if learners else default_panel)(min(n_rows, MOST_ROWS), n_features, seed, numbers=numbers)
-    chosen = panel if learners is None else _chosen(learners, panel, seed)
+    panel: Any = (members if learners else default_panel)(min(n_rows, MOST_ROWS), n_features, seed, numbers=numbers)
+    chosen = panel if learners is None else _chosen(learners, panel | default_predictor(seed, numbers=numbers), seed)
     interrupt = None
     with options.computing(device, scheduler), task_bar("Comparing", terminal(stderr=True).is_terminal) as update:
         try:
@@ -165,10 +166,12 @@ def compare(
             board, interrupt = error.leaderboard, error
     board = replace(board, columns=table.columns)
     with terminal(stderr=True).status("Fitting the winner to all rows…"):
-        writers = _writers(board, chosen, table, seconds, (name, data, label, folder) if report else None)
+        examples = _examples(board, chosen, table, seconds)
+        writers = _writers(board, chosen, table, seconds, (name, data, label, folder) if report else None, examples)
     earlier = [CELLS] if interrupt is None and not board.partial else []
     facts = leaderboard.as_facts(board, data)
-    leaderboard.finish(folder, writers, facts, leaderboard.parts(board), as_json, earlier)
+    facts["predictions"] = [] if examples is None else [example._asdict() for example in examples.examples]
+    leaderboard.finish(folder, writers, facts, leaderboard.parts(board, examples), as_json, earlier)
     if interrupt is not None:
         raise interrupt
 
@@ -179,6 +182,7 @@ def _writers(
     table: Table,
     seconds: float | None,
     page: tuple[str, str, str | None, Path] | None,
+    examples: Examples | None,
 ) -> dict[str, Writer]:
     """Return the writers of the result's files; `page` has title, data, label and folder of the report, if any."""
     from mahala.evaluation.cross_validation.measuring import final_seconds
@@ -208,12 +212,32 @@ def _writers(
             saved=leaderboard.saved_model(board),
             commands=_commands(data, label, folder / leaderboard.MODEL),
             measured=provenance("compare", data),
+            examples=examples,
         )
         writers[leaderboard.REPORT] = text_writer(text)
     writers[leaderboard.MODEL] = model.save
     if board.candidate is not None and board.candidate is not board.winner:
         writers[leaderboard.LEARNED] = fitted(board.candidate).save
     return writers | {leaderboard.TABLE: records_writer(board.table())}
+
+
+def _examples(board: Leaderboard, chosen: dict[str, Any], table: Table, seconds: float | None) -> Examples | None:
+    """Return predictions of a few rows by the first of mahala's models, if one was compared."""
+    from mahala.evaluation.cross_validation.measuring import final_seconds
+    from mahala.evaluation.cross_validation.panel import default_predictor
+    from mahala.evaluation.examples import examples_of
+
+    known = default_predictor(board.random_state, numbers=not board.classes) | chosen
+    name = next((entry.name for entry in board.models if entry.failure is None and entry.name in known), None)
+    if name is None:
+        return None
+    names = None if table.preprocessor is None else table.preprocessor.feature_groups()
+    if names is None and table.feature_names is not None:
+        names = {feature: [j] for j, feature in enumerate(table.feature_names)}
+    return examples_of(
+        table.X, table.labels, known[name], board, names=names, preprocessor=table.preprocessor,
+        numbers=table.rows, seconds=final_seconds(seconds),
+    )  # fmt: skip
 
 
 def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -> None:
@@ -231,10 +255,10 @@ def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -
             options.check_output(folder / name, inputs=inputs, force=replaceable)
 
 
-def _chosen(names: str, panel: dict[str, Learner], seed: int) -> dict[str, Learner]:
-    """Return learners by name, with the settings of the panel if they are in it."""
+def _chosen(names: str, panel: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return learners and predictors by name, with the settings of the panel if they are in it."""
     names_in_panel = {name.lower(): name for name in panel}
-    chosen: dict[str, Learner] = {}
+    chosen: dict[str, Any] = {}
     for name in filter(None, (part.strip() for part in names.split(","))):
         exact = names_in_panel.get(name.lower()) or (names_in_panel.get("pa-i") if name.lower() == "pa" else None)
         if exact is not None:

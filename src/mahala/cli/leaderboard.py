@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mahala
 from mahala.cli.output import Writer, escape, say, show, table, terminal, write_files
+
+if TYPE_CHECKING:
+    from mahala.evaluation.cross_validation.leaderboard import Line
+    from mahala.evaluation.examples import Examples
 
 # Files in the output folder.
 FILES = REPORT, MODEL, LEARNED, TABLE = "report.html", "model.safetensors", "learned.safetensors", "leaderboard.csv"
@@ -58,52 +62,82 @@ def as_facts(board: mahala.evaluation.Leaderboard, data: str) -> dict[str, Any]:
         "seed": board.random_state,
         **{name: getattr(board, name) for name in (*of_data, *of_run, "cautions", "chosen", "reference")},
         "winner": board.winner.name,
+        "advice": None if board.advice is None else board.advice._asdict(),
         "verdict": board.verdict.as_dict(),
+        "models": [entry.numbers() for entry in board.models],
         "entries": board.table(),
         "baselines": [entry.numbers() for entry in board.baselines],
     }
 
 
-def parts(board: mahala.evaluation.Leaderboard) -> Iterator[Any]:
-    """Yield the table, notes and the verdict."""
+def parts(board: mahala.evaluation.Leaderboard, examples: Examples | None = None) -> Iterator[Any]:
+    """Yield the tables, notes, the advice and the verdict, and predictions of a few rows."""
     yield ""
-    yield _table(board, terminal().width)
+    if board.models:
+        yield _table(board, board.model_lines(), terminal().width)
+        yield ""
+    yield _table(board, board.lines(), terminal().width)
     if board.choice_of_k:
         yield f"[dim]{board.choice_of_k}[/]"
     yield ""
-    failed = [f"{entry.name} could not be fitted: {entry.failure}" for entry in board.entries if entry.failure]
+    failed = [
+        f"{entry.name} could not be fitted: {entry.failure}"
+        for entry in (*board.models, *board.entries)
+        if entry.failure
+    ]
     resume = ["What is finished is kept: the same command again resumes."] if board.partial else []
     for text in (*failed, *board.remarks(), *board.notes, *resume):
         yield f"[yellow]{escape(text)}[/]"
+    if board.advice is not None:
+        yield f"[bold]{escape(board.advice.sentence)}[/]"
     yield f"[bold]{escape(board.verdict.sentence)}[/]"
     yield from (f"[bold yellow]{escape(text)}[/]" for text in board.cautions)
     yield from map(escape, filter(None, (board.context(), saved_model(board))))
     yield ""
+    if examples is not None:
+        yield from _shown_examples(examples)
+        yield ""
 
 
-def _table(board: mahala.evaluation.Leaderboard, width: int) -> Any:
+def _shown_examples(examples: Examples) -> Iterator[Any]:
+    yield escape(examples.heading())
+    titles, *lines = examples.cells()
+    result = table(titles, ["predicted", "actual"])
+    for cells in lines:
+        result.add_row(*map(escape, cells))
+    yield result
+    yield ""
+    yield f"Why row {examples.examples[0].row} is predicted so:"
+    yield escape(str(examples.reasons))
+
+
+def _table(board: mahala.evaluation.Leaderboard, lines: Sequence[Line], width: int) -> Any:
+    """Return the table of the metrics, or of the models."""
     from mahala.evaluation.cross_validation.leaderboard import percent
 
     # A narrow terminal has room for the numbers only.
     wide, wider = width >= 80, width >= 110
     bar_width = 20 if width >= 95 else 12
     other = "plain_error" if board.metric == "balanced" else "balanced_error"
-    result = table(["metric"], ["metric"])
-    result.add_column(board.measure, justify="right", overflow="fold")
+    of_models = bool(lines) and lines[0].entry.kind == "model"
+    first = "model" if of_models else "metric"
+    result = table([first], [first])
+    result.add_column(board.loss_name if of_models else board.measure, justify="right", overflow="fold")
     if wide:
         result.add_column(f"0 {percent(board.axis_end):>{bar_width - 2}}", no_wrap=True)
         result.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
-    with_k = ["k"] if board.n_neighbors is None and wide else []
+    with_k = ["k"] if board.n_neighbors is None and wide and not of_models else []
+    wider = wider and not of_models
     for title in (*with_k, "difference", "fit", *(("scaling",) if wider else ())):
         result.add_column(title, justify="right", overflow="fold")
-    for entry, style, texts, _ in board.lines():
+    for entry, style, texts, _ in lines:
         if style == "failed":
             continue
         bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, bar_width), texts[other]] if wide else []
         numbers = [
             *(texts["n_neighbors"] for _ in with_k),
             texts["difference"],
-            texts["seconds"] if entry.learned else "",
+            texts["seconds"] if entry.learned or of_models else "",
         ]
         last = [texts["scaling"]] if wider else []
         result.add_row(escape(entry.name), texts["error"], *bar, *numbers, *last, style=_STYLES.get(style, ""))

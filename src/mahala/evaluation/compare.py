@@ -46,7 +46,7 @@ def compare(X: Any, y: Any = None, learners: Any = None, **options: Any) -> Lead
 def compare(  # type: ignore[misc]
     X: Any,
     y: Any = None,
-    learners: Mapping[str, Learner] | Iterable[str] | None = None,
+    learners: Mapping[str, Any] | Iterable[str] | None = None,
     *,
     folds: int = 5,
     repeats: Literal["auto"] | int = "auto",
@@ -81,6 +81,9 @@ def compare(  # type: ignore[misc]
 
     The intervals of the entries describe each learner alone and are not adjusted for the number of learners.
 
+    Models predict test rows by themselves, from raw features. They are in `models` of the result, and `advice` says
+    which of them, or of the metrics with k-NN, is ahead on the same rows.
+
     Parameters
     ----------
     X : array, CSR matrix or data frame of shape (n_rows, n_features), or Pairs, Triplets or Quadruplets
@@ -89,7 +92,8 @@ def compare(  # type: ignore[misc]
     y : array of shape (n_rows,), default=None
         Class labels, or numbers to predict. With Pairs: labels or ratings.
     learners : dict of learners by name, list of names, or None, default=None
-        Names are those of members of the panel, such as ["GML", "LMNN"]. None is :func:`default_panel`.
+        Names are those of members of the panel, such as ["GML", "LMNN"]. None is :func:`default_panel`. A dict may
+        also hold :class:`mahala.NeighborClassifier` or :class:`mahala.NeighborRegressor`.
     folds : int, default=5
         Number of folds. If a class has fewer rows, fewer folds are used.
     repeats : int or "auto", default="auto"
@@ -117,8 +121,9 @@ def compare(  # type: ignore[misc]
         Seconds for the whole comparison, None for no limit. Each fit may take an equal share, and of what quick
         learners leave. Iterative learners that need more stop early; `stopped` of their entry counts that.
     baselines : bool, default=True
-        Measure, on the first three test parts and as context only, k-NN with the cosine distance, PCA and LDA,
-        logistic or ridge regression, and gradient-boosted trees.
+        Measure, in the first repetition, also models that predict by themselves: NeighborClassifier or
+        NeighborRegressor, logistic or ridge regression, and gradient-boosted trees. As context, measure k-NN with the
+        cosine distance, PCA and LDA.
     random_state : int, default=0
         Seed of the folds, and of learners whose own `random_state` is None.
     n_jobs : int, default=1
@@ -193,7 +198,9 @@ def _measure(
     file = CellFile(resume, Key, plan.digest() if resume is not None else "")
     cells = {key: Cell.of(values) for key, values in file.cells.items() if key in plan.keys}
     missing = [key for key in plan.keys if key not in cells]
-    budget = Budget(plan.budget, missing, plan.learners, get_active_backend()[0].effective_n_jobs(n_jobs))
+    budget = Budget(
+        plan.budget, missing, {**plan.learners, **plan.predictors}, get_active_backend()[0].effective_n_jobs(n_jobs)
+    )
     try:
         for key, cell in measured_cells(plan, missing, budget, n_jobs):
             cells[key] = cell

@@ -6,9 +6,11 @@ from html import escape
 
 from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.leaderboard import TITLES, Leaderboard, Line, percent
+from mahala.evaluation.examples import Examples
 from mahala.report import chart_data
 from mahala.report.chart_data import Shown
 from mahala.report.page import Section, chart, code, facts, header, page
+from mahala.support.display import as_table
 
 _MOST_FEATURES = 20
 
@@ -21,14 +23,18 @@ def report(
     saved: str,
     commands: Sequence[str],
     measured: Mapping[str, str],
+    examples: Examples | None = None,
 ) -> str:
     """Return the page: the verdict, the leaderboard, figures of `shown`, and how everything was measured.
 
     `saved` is a sentence on the contents of the model file, `commands` are examples of its use, each of one or more
-    lines, and `measured` holds facts by name, such as versions. All texts are escaped.
+    lines, and `measured` holds facts by name, such as versions. `examples` are predictions of a few rows. All texts are
+    escaped.
     """
     data: dict[str, object] = {"by_k": chart_data.errors_by_k(leaderboard)}
     sections = [
+        *([Section("Models", model_table(leaderboard), MODEL_NOTE)] if leaderboard.models else []),
+        *([] if examples is None else [_predictions(examples)]),
         Section("Leaderboard", leaderboard_table(leaderboard), LEADERBOARD_NOTE),
         Section(
             "Error by number of neighbours",
@@ -55,7 +61,7 @@ def _which_k(board: Leaderboard) -> str:
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
-    verdict = board.verdict.sentence.replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
+    verdict = board.summary.replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
     target = f"{len(board.classes):,} classes" if board.classes else "a number to predict"
     size = f"{len(board.rows):,} rows · {board.n_features:,} features · {target}"
     texts = [text for text in (*board.cautions, board.context(), saved) if text is not None]
@@ -66,12 +72,26 @@ def _headline(board: Leaderboard, title: str, saved: str) -> str:
 
 def leaderboard_table(board: Leaderboard) -> str:
     """Return a line for each entry and a column for each number, with its interval, that any of them has."""
-    lines = board.lines()
+    return _table(board, board.lines(), "metric", board.measure)
+
+
+def model_table(board: Leaderboard) -> str:
+    """Return the table of models that predict by themselves."""
+    return _table(board, board.model_lines(), "model", board.loss_name)
+
+
+def _predictions(examples: Examples) -> Section:
+    first, *lines = examples.cells()
+    shown = as_table(first, lines) + f"<p>Row {examples.examples[0].row}:</p>" + examples.reasons._repr_html_()
+    return Section("Predictions of rows that were held out", f"<p>{escape(examples.heading())}</p>{shown}")
+
+
+def _table(board: Leaderboard, lines: Sequence[Line], first: str, error: str) -> str:
     twice = {"error": "plain_error", "balanced": "balanced_error"}.get(board.metric)  # the first column has it
     columns = [name for name in TITLES if name != twice and any(line.texts[name] for line in lines)]
     heads = [
-        _head("metric", "text"),
-        _head(board.measure, "number"),
+        _head(first, "text"),
+        _head(error, "number"),
         f"<th class=wide>0 <span class=end>{percent(board.axis_end)}</span></th>",
         *(_head(TITLES[name], "text" if name == "scaling" else "number") for name in columns),
     ]
@@ -79,6 +99,11 @@ def leaderboard_table(board: Leaderboard) -> str:
     table = f"<table class='board sortable'><thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div class=scroll>{table}</div>"
 
+
+MODEL_NOTE = (
+    "Models predict test rows by themselves, from raw features; metrics, below, let the nearest rows vote. All are "
+    "measured on the same rows. Difference: that from the best plain distance with k-NN, in percentage points."
+)
 
 LEADERBOARD_NOTE = (
     "Dot: mean error; line and small numbers: 95 % interval. Difference: that from the best plain distance, in "
@@ -102,7 +127,7 @@ def _line(board: Leaderboard, line: Line, columns: Sequence[str]) -> str:
     entry, name = line.entry, _text_cell(line.entry.name)
     if entry.failure is not None:
         return f"<tr class=failed>{name}<td colspan=20>could not be fitted: {escape(entry.failure)}</td></tr>"
-    style = line.style if entry.learned else "plain"
+    style = line.style if entry.learned or entry.kind == "model" else "plain"
     cells = "".join(_cell(line, column) for column in columns)
     return f"<tr class='{style}'>{name}{_cell(line, 'error')}<td class=wide>{_bar(board, entry)}</td>{cells}</tr>"
 

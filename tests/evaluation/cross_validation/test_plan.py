@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
-from mahala import LDA, MLKR, NCA
+from mahala import LDA, MLKR, NCA, NeighborClassifier
 from mahala.evaluation.cross_validation.plan import Key, Plan, check_groups, check_times, target_of
 from mahala.evaluation.cross_validation.splits import parts_of
 
@@ -36,6 +36,9 @@ def test_the_digest_depends_on_all():
         {"scaling": "none"},
         {"budget": 1.0},
         {"n_neighbors": 2},
+        {"n_neighbors": None},
+        {"predictors": {"NeighborClassifier": NeighborClassifier()}},
+        {"predictors": {"NeighborClassifier": NeighborClassifier(trees=False)}},
     ]
     digests = {replace(PLAN, **values).digest() for values in ({}, *changed)}
     assert len(digests) == 1 + len(changed)
@@ -56,11 +59,13 @@ def test_plain_distances_are_those_that_differ():
 
 
 def test_cells_of_candidates_come_first():
-    plan = replace(PLAN, baselines=["gradient boosting"], folds=2)
+    """Models and baselines are measured in the first repetition, after its candidates."""
+    plan = replace(PLAN, models=["gradient boosting"], baselines=["k-NN with PCA"], parts=2 * PARTS, repeats=2)
     assert plan.candidates == [*plan.plain, "a"]
     assert plan.keys[:4] == [Key(name, 0) for name in plan.candidates]
-    assert plan.keys[-2:] == [Key("gradient boosting", 0), Key("gradient boosting", 1)]
-    assert len(plan.keys) == 3 * 4 + 2
+    assert plan.keys[12:18] == [Key(name, part) for part in range(3) for name in ("gradient boosting", "k-NN with PCA")]
+    assert plan.keys[18] == Key("Euclidean", 3)
+    assert len(plan.keys) == 6 * 4 + 3 * 2
 
 
 @pytest.mark.parametrize("repeats", [1, 3])

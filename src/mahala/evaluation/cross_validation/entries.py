@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,11 +27,12 @@ class Entry:
 
     If it could not be fitted, `failure` is the error message and the numbers are NaN. "Error" is the loss by which the
     leaderboard ranks (`metric` of the leaderboard). Entries are a description: their intervals are not adjusted for
-    the number of learners. The verdict of the leaderboard is the test. Baselines are measured on three test parts, as
-    context only.
+    the number of learners. The verdict of the leaderboard is the test. Models and baselines are measured in the first
+    repetition.
 
     Attributes
     ----------
+    kind : "metric", whose errors are those of k-NN under it, or "model", which predicts by itself
     errors : k-NN errors, test parts × numbers of neighbours (`neighbor_counts` of the leaderboard)
     n_neighbors, n_neighbors_low, n_neighbors_high : the number of neighbours that was given, or the median and the
         range of those that were chosen in the training parts
@@ -66,6 +67,7 @@ class Entry:
     n_neighbors: int = 0
     n_neighbors_low: int = 0
     n_neighbors_high: int = 0
+    kind: Literal["metric", "model"] = "metric"
     confusion: IntArray | None = None
 
     def numbers(self) -> dict[str, Any]:
@@ -88,6 +90,7 @@ class Units(NamedTuple):
     groups : number of the group of each unit, or None
     name : what the units are
     overlap : of `judge`
+    rows : numbers of the rows that are the units, or are in the groups; None if the units are test parts
     """
 
     losses: dict[str, FloatArray]
@@ -95,6 +98,7 @@ class Units(NamedTuple):
     groups: IndexArray | None
     name: str
     overlap: float = 0.0
+    rows: IndexArray | None = None
 
 
 def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Units:
@@ -120,7 +124,7 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
                 folds[repeat, plan.parts[part][1]] = part
         losses[name] = row_losses(plan.measure, predicted[:, rows], plan.target.values[rows])  # type: ignore[assignment]
     groups = None if plan.groups is None else np.unique(plan.groups[rows], return_inverse=True)[1]
-    return Units(losses, folds[:, rows], groups, "rows" if groups is None else "groups")
+    return Units(losses, folds[:, rows], groups, "rows" if groups is None else "groups", rows=rows)
 
 
 def reference_of(plan: Plan, units: Units) -> str:

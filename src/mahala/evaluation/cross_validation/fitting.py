@@ -142,6 +142,24 @@ def baseline_scores(
         return _in_all_classes(_boosted(model, train, target.codes, len(target.classes)), test, len(target.classes))
 
 
+def predictor_scores(
+    model: Any, train: Any, target: Target, test: Any, groups: IndexArray | None, balanced: bool = False
+) -> FloatArray:
+    """Fit a model that encodes raw features itself; return probabilities of classes of test rows, or their numbers.
+
+    With `balanced`, probabilities are divided by the shares of the classes, so that rare ones are predicted as often as
+    the balanced error asks for.
+    """
+    model = clone(model).fit(train, target.values, groups=groups)
+    if target.is_number:
+        return np.asarray(model.predict(test))[:, None]
+    scores = _in_all_classes(model, test, len(target.classes))
+    if balanced:
+        scores = scores / np.maximum(np.bincount(target.codes, minlength=len(target.classes)), 1)
+        scores /= np.maximum(scores.sum(axis=1, keepdims=True), 1e-300)
+    return scores
+
+
 def _in_all_classes(model: Any, test: Any, n_classes: int) -> FloatArray:
     """Return the probabilities of all classes, also of those that the training rows do not have."""
     scores = np.zeros((test.shape[0], n_classes))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mahala.evaluation.cross_validation.advice import Advice
 from mahala.evaluation.cross_validation.entries import Entry
 from mahala.judge import Verdict
 from mahala.support.arrays import IndexArray
@@ -72,7 +73,9 @@ class Leaderboard:
     classes, class_counts : the classes, and how many of these rows are of each; empty if the target is a number
     columns : pairs of the name of each column of a table, or of its file, and what was done to it; empty for an array
     metric : the measure by which entries are ranked: "error", "balanced", "f1", "roc_auc" or "r2"
-    baselines : errors of other methods, as context
+    models : entries of models that predict by themselves, from the lowest error to the highest
+    advice : Advice on what to use, a model or k-NN with a metric; None if no model was measured on enough rows
+    baselines : errors of k-NN with other distances, as context
     left_out : reasons why members of the default panel were left out, by name
     parts : number of test parts that were measured, fewer than planned if the comparison is partial
     planned : number of test parts that were planned
@@ -103,12 +106,19 @@ class Leaderboard:
     columns: Sequence[tuple[str, str]] = ()
     metric: str = "error"
     baselines: tuple[Entry, ...] = ()
+    models: tuple[Entry, ...] = ()
+    advice: Advice | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measure(self) -> str:
         """What the errors are, such as "3-NN error", or "k-NN error" if k is chosen in each training part."""
         return _CALLED[self.metric].format("k" if self.n_neighbors is None else self.n_neighbors)
+
+    @property
+    def loss_name(self) -> str:
+        """What the errors of models are, such as "error" or "balanced error"."""
+        return _CALLED[self.metric].replace("{}-NN ", "")
 
     @property
     def choice_of_k(self) -> str:
@@ -162,7 +172,8 @@ class Leaderboard:
 
         Entries far behind would otherwise leave little room for the others.
         """
-        highs = sorted(entry.error if math.isnan(entry.high) else entry.high for entry in self.ranked)
+        shown = (*self.ranked, *(entry for entry in self.models if entry.failure is None))
+        highs = sorted(entry.error if math.isnan(entry.high) else entry.high for entry in shown)
         return max(min(highs[-1], 2.0 * highs[len(highs) // 2]), 1e-9)
 
     @property
@@ -170,12 +181,19 @@ class Leaderboard:
         """The outcome in a few words."""
         kind = self.verdict.kind[0].upper() + self.verdict.kind[1:]
         doubt = " (see the cautions)" if self.cautions else ""
-        return f"{kind}{f': {self.chosen}' if self.verdict.helps else ''}{doubt}"
+        first = "" if self.advice is None else f"{self.advice.headline} · "
+        return f"{first}{kind}{f': {self.chosen}' if self.verdict.helps else ''}{doubt}"
+
+    @property
+    def summary(self) -> str:
+        """What to use, and the verdict on metrics, in sentences."""
+        return f"{'' if self.advice is None else f'{self.advice.sentence} '}{self.verdict.sentence}"
 
     def remarks(self) -> list[str]:
         """Return sentences on learners that the time limit stopped or that were left out."""
         remarks = []
-        stopped = [f"{entry.name} ({entry.stopped} of {self.parts})" for entry in self.ranked if entry.stopped]
+        fitted = (*self.models, *self.ranked)
+        stopped = [f"{entry.name} ({entry.stopped} of {len(entry.errors)})" for entry in fitted if entry.stopped]
         if stopped:
             remarks.append(
                 f"Stopped by their share of the budget, on so many training parts: {', '.join(stopped)}. A larger "
@@ -205,22 +223,40 @@ class Leaderboard:
         """Return the entries as every form of the leaderboard shows them: text, terminal and page."""
         return [_line_of(entry, self) for entry in self.entries]
 
+    def model_lines(self) -> list[Line]:
+        """Return the models as every form of the leaderboard shows them."""
+        return [_line_of(entry, self) for entry in self.models]
+
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
-        text = [self._heading(), *text_table(self._cells(_MOST_LINES))]
-        if len(self.entries) > _MOST_LINES:
-            text.append(f"… and {len(self.entries) - _MOST_LINES} more")
-        return "\n".join([*text, *textwrap.wrap(self.verdict.sentence, 100, max_lines=6)])
+        models = list(text_table(self._model_cells())) if self.models else []
+        most = _MOST_LINES - len(models)
+        text = [self._heading(), *models, *text_table(self._cells(most))]
+        if len(self.entries) > most:
+            text.append(f"… and {len(self.entries) - most} more")
+        return "\n".join([*text, *textwrap.wrap(self.summary, 100, max_lines=6)])
 
     def _repr_html_(self) -> str:
-        lines = self._cells(len(self.entries))
-        return paragraph(self.verdict.sentence, bold=True) + as_table(lines[0], lines[1:]) + paragraph(self._heading())
+        tables = [self._model_cells()] if self.models else []
+        tables.append(self._cells(len(self.entries)))
+        shown = "".join(as_table(lines[0], lines[1:]) for lines in tables)
+        return paragraph(self.summary, bold=True) + shown + paragraph(self._heading())
 
     def _heading(self) -> str:
         target = f"{len(self.classes):,} classes" if self.classes else "a number to predict"
         inside = "" if self.n_neighbors is not None else ", k chosen inside"
         size = f"{len(self.rows):,} rows, {self.n_features:,} features, {target}"
         return f"{size}, {self.folds} folds × {self.repeats}{inside}"
+
+    def _model_cells(self) -> list[list[str]]:
+        """Return the heading and the cells of the models."""
+        cells = [["model", self.loss_name, "95 % interval", "difference", "fit"]]
+        for entry, _, texts, intervals in self.model_lines():
+            name = textwrap.shorten(entry.name, 40, placeholder="…")
+            cells.append(
+                [name, texts["error"], intervals.get("error", ""), *(texts[name] for name in ("difference", "seconds"))]
+            )
+        return cells
 
     def _cells(self, most: int) -> list[list[str]]:
         """Return the heading and the cells of the first entries."""
@@ -236,6 +272,8 @@ def _line_of(entry: Entry, board: Leaderboard) -> Line:
     if entry.failure is not None:
         return Line(entry, "failed", dict.fromkeys(TITLES, "") | {"error": "failed"}, {})
     texts = {name: _text(name, getattr(entry, name)) for name in ("error", *TITLES)}
+    if entry.kind == "model":
+        texts["scaling"] = ""
     if board.n_neighbors is not None:
         texts["n_neighbors"] = ""  # the heading has it
     ends = {"error": (entry.low, entry.high), "difference": (entry.difference_low, entry.difference_high)}
@@ -243,7 +281,9 @@ def _line_of(entry: Entry, board: Leaderboard) -> Line:
         texts["difference"] = "reference"
         del ends["difference"]
     intervals = {n: f"{points(low, n)} to {points(high, n)}" for n, (low, high) in ends.items() if low == low}
-    style = "winner" if entry is board.winner else "" if entry.learned else "plain"
+    ahead = board.advice is not None and board.advice.name == entry.name and not board.advice.level_with
+    is_model = entry.kind == "model"
+    style = "winner" if entry is board.winner or (ahead and is_model) else "" if entry.learned or is_model else "plain"
     return Line(entry, style, texts, intervals)
 
 

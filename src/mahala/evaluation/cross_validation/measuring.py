@@ -14,7 +14,14 @@ from sklearn.base import clone
 
 from mahala.compiled.threads import one_thread
 from mahala.data.scaling import Scaling, divided, feature_scales
-from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES, baseline_scores, embedded, fitted
+from mahala.evaluation.cross_validation.fitting import (
+    CLASSIFIERS,
+    DISTANCES,
+    baseline_scores,
+    embedded,
+    fitted,
+    predictor_scores,
+)
 from mahala.evaluation.cross_validation.measures import Measure, losses, rarer_class, row_losses
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
 from mahala.evaluation.cross_validation.plan import Key, Plan
@@ -37,12 +44,12 @@ class Cell:
 
     Attributes
     ----------
-    losses : losses by the measure that ranks, for every number of neighbours; a single one of other methods
+    losses : losses by the measure that ranks, for every number of neighbours; a single one of a model
     predicted : predicted classes or numbers of the test rows, with `n_neighbors` neighbours
     seconds : CPU seconds of the fit
     scaling : the scaling that was used
     stopped : whether the fit was stopped by its time limit
-    n_neighbors : number of neighbours, given or chosen in the training part; 0 if the method has none
+    n_neighbors : number of neighbours, given or chosen in the training part; 0 of a model
     """
 
     losses: FloatArray
@@ -75,17 +82,15 @@ class Budget:
     ----------
     seconds : time for the whole comparison, or None for no limit
     keys : the cells that are to be measured
-    learners : learners by name; those in closed form are not stopped
+    learners : learners and predictors by name; those in closed form are not stopped
     n_jobs : number of processes
     """
 
-    def __init__(
-        self, seconds: float | None, keys: Iterable[Key], learners: Mapping[str, Learner], n_jobs: int
-    ) -> None:
+    def __init__(self, seconds: float | None, keys: Iterable[Key], learners: Mapping[str, Any], n_jobs: int) -> None:
         able = {
             name
             for name, learner in learners.items()
-            if isinstance(learner, OnlineLearner) or "max_iter" in learner.get_params()
+            if isinstance(learner, OnlineLearner) or {"max_iter", "max_seconds"} & learner.get_params().keys()
         }
         keys = list(keys)
         self._seconds = seconds
@@ -199,9 +204,9 @@ def measure_cell(
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
         start = time.process_time()
         try:
-            if learner is None and key.name in CLASSIFIERS:
-                how = "standard"
-                predicted, scores, spent, k = *_by_classifier(plan, key), 0
+            if key.name in plan.models:
+                how = "none" if key.name in plan.predictors else "standard"
+                predicted, scores, spent, k = *_by_model(plan, key), 0
             else:
                 predicted, scores, spent, k = _by_neighbors(plan, key, learner, how)
             values = plan.target.values[plan.parts[key.part][1]]
@@ -218,15 +223,20 @@ def measure_cell(
 Scores = Callable[[int], FloatArray]
 
 
-def _by_classifier(plan: Plan, key: Key) -> tuple[Any, Scores, float]:
+def _by_model(plan: Plan, key: Key) -> tuple[Any, Scores, float]:
     """Return a column of predictions of the test rows, scores of a class, and CPU seconds."""
     train, test = plan.parts[key.part]
     X, X_test = plan.split(train, test)
     start = time.process_time()
-    scales = feature_scales(X, "standard")
     target = plan.target.select(train)
     by_class = plan.measure == "balanced"
-    scores = baseline_scores(key.name, divided(X, scales), target, divided(X_test, scales), plan.random_state, by_class)
+    if key.name in plan.predictors:
+        model, groups = plan.predictors[key.name], None if plan.groups is None else plan.groups[train]
+        scores = predictor_scores(model, X, target, X_test, groups, by_class)
+    else:
+        scales = feature_scales(X, "standard")
+        rows = divided(X, scales), target, divided(X_test, scales)
+        scores = baseline_scores(key.name, *rows, plan.random_state, by_class)
     seconds = time.process_time() - start
     predicted = scores[:, 0] if target.is_number else scores.argmax(axis=1)
     return predicted[:, None], lambda code: scores[:, [code]], seconds

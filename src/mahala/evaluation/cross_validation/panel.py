@@ -13,6 +13,9 @@ from mahala.batch.nca import NCA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
 from mahala.learner import Learner
+from mahala.neighbors.classifier import NeighborClassifier
+from mahala.neighbors.model import NeighborModel
+from mahala.neighbors.regressor import NeighborRegressor
 from mahala.online.passive_aggressive import PA
 
 EUCLIDEAN = "Euclidean"
@@ -44,6 +47,16 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, number
     without = left_out(n_rows, n_features, numbers=numbers)
     panel = members(n_rows, n_features, random_state, numbers=numbers)
     return {name: learner for name, learner in panel.items() if name not in without}
+
+
+def default_predictor(random_state: int = 0, *, numbers: bool = False) -> dict[str, NeighborModel]:
+    """Return the model that predicts by itself, by its name.
+
+    >>> default_predictor(numbers=True)
+    {'NeighborRegressor': NeighborRegressor()}
+    """
+    model: NeighborModel = (NeighborRegressor if numbers else NeighborClassifier)(random_state=random_state)
+    return {type(model).__name__: model}
 
 
 def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str, str]:
@@ -90,13 +103,12 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
     return {name: learner for name, learner in panel.items() if not numbers or name in _OF_NUMBERS}
 
 
-def named_learners(
-    names: Iterable[str], n_rows: int, n_features: int, seed: int, *, numbers: bool
-) -> dict[str, Learner]:
-    """Return members of the panel by the names that a leaderboard has, in any case; "PA" is "PA-I"."""
-    panel = members(n_rows, n_features, seed, numbers=numbers)
+def named_learners(names: Iterable[str], n_rows: int, n_features: int, seed: int, *, numbers: bool) -> dict[str, Any]:
+    """Return members of the panel and the predictor by their names in a leaderboard, in any case; "PA" is "PA-I"."""
+    panel: dict[str, Any] = members(n_rows, n_features, seed, numbers=numbers)
+    panel |= default_predictor(seed, numbers=numbers)
     by_name = {name.lower(): name for name in panel} | ({"pa": "PA-I"} if "PA-I" in panel else {})
-    chosen: dict[str, Learner] = {}
+    chosen: dict[str, Any] = {}
     for name in names:
         if not isinstance(name, str) or name.lower() not in by_name:
             raise ValueError(f"learners must be learners by name, or names among {', '.join(panel)}, got {name!r}")
@@ -104,16 +116,19 @@ def named_learners(
     return chosen
 
 
-def check_learners(learners: Mapping[str, Learner], *, numbers: bool) -> None:
-    """Raise an error unless these are learners of a metric that suit the target, by names that are free."""
+def check_learners(learners: Mapping[str, Any], *, numbers: bool) -> None:
+    """Raise an error unless these are learners of a metric, or predictors, that suit the target, by free names."""
     if not isinstance(learners, Mapping) or not learners:
         raise ValueError(f"learners must be one or more learners by name, got {learners!r}")
     for name, learner in learners.items():
+        if isinstance(learner, NeighborModel) and isinstance(learner, NeighborRegressor) != numbers:
+            kind = "numbers" if numbers else "classes"
+            raise ValueError(f"learners must predict {kind} here, but {name!r} is a {type(learner).__name__}")
         if not isinstance(name, str) or name in PLAIN:
             raise ValueError(f"learners must have names other than {', '.join(map(repr, PLAIN))}, got {name!r}")
-        if not isinstance(learner, Learner):
+        if not isinstance(learner, Learner | NeighborModel):
             raise TypeError(f"learners must be learners of mahala, got {learner!r} for {name!r}")
-        if learner._learns_numbers and not numbers:
+        if isinstance(learner, Learner) and learner._learns_numbers and not numbers:
             raise ValueError(f"learners must learn from classes, but {type(learner).__name__} learns target values")
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
 
@@ -21,8 +21,6 @@ from mahala.support.validation import check_labels, check_rows, class_codes, is_
 
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
-# Test parts on which baselines are measured: boosting may take longer than all learners.
-BASELINE_PARTS = 3
 # Classes of a target that is a number, for learners that learn from classes.
 _BINS = 4
 
@@ -89,7 +87,10 @@ class Plan:
     counts : numbers of neighbours
     n_neighbors : the number of neighbours of all candidates; None to choose that of each in each training part
     groups : number of the group of each row, or None
-    learners, baselines : candidates besides the plain distances, and names of methods that are context only
+    learners : candidates besides the plain distances
+    models : names of methods that predict by themselves, without a metric
+    predictors : those among them that are estimators of mahala
+    baselines : names of other distances, which are context only
     left_out : reasons why members of the default panel are left out
     preprocessor : what made X of a table
     """
@@ -113,6 +114,8 @@ class Plan:
     left_out: Mapping[str, str]
     preprocessor: TablePreprocessor | None
     notes: list[str]
+    models: Sequence[str] = ()
+    predictors: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def scalings(self) -> tuple[Scaling, ...]:
@@ -155,9 +158,15 @@ class Plan:
 
     @cached_property
     def keys(self) -> list[Key]:
-        """The cells to measure, those of the candidates first."""
-        keys = [Key(name, part) for part in range(len(self.parts)) for name in self.candidates]
-        return keys + [Key(name, part) for part in range(min(self.folds, BASELINE_PARTS)) for name in self.baselines]
+        """The cells to measure: all methods in the first repetition, then the candidates in the others.
+
+        Models may take longer than all learners, and one repetition tests every row.
+        """
+        first = self.repetitions[0]
+        keys = [Key(name, part) for part in first for name in self.candidates]
+        keys += [Key(name, part) for part in first for name in (*self.models, *self.baselines)]
+        others = (part for part in range(len(self.parts)) if part not in first)
+        return keys + [Key(name, part) for part in others for name in self.candidates]
 
     def split(self, train: IndexArray, test: IndexArray) -> tuple[Any, Any]:
         """Return training and test rows, in which medians and categories are those of the training rows."""
@@ -174,7 +183,8 @@ class Plan:
         for array in (*arrays, self.target.values, tests):
             result.update(f"{array.dtype} {array.shape}".encode())
             result.update(np.ascontiguousarray(array).data)
-        learners = {name: f"{type(learner).__name__}{learner.get_params()}" for name, learner in self.learners.items()}
+        fitted = {**self.learners, **self.predictors}
+        learners = {name: f"{type(learner).__name__}{learner.get_params()}" for name, learner in fitted.items()}
         names = ("measure", "scaling", "n_neighbors", "budget", "folds", "repeats", "random_state")
         settings = [getattr(self, name) for name in names]
         table = None if self.preprocessor is None else self.preprocessor.to_header()

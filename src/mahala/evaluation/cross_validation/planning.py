@@ -10,7 +10,13 @@ from mahala.data.scaling import Scaling
 from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
 from mahala.evaluation.cross_validation.leaderboard import percent
 from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
-from mahala.evaluation.cross_validation.panel import check_learners, default_panel, left_out, named_learners
+from mahala.evaluation.cross_validation.panel import (
+    check_learners,
+    default_panel,
+    default_predictor,
+    left_out,
+    named_learners,
+)
 from mahala.evaluation.cross_validation.plan import (
     Plan,
     Target,
@@ -22,6 +28,7 @@ from mahala.evaluation.cross_validation.plan import (
 from mahala.evaluation.cross_validation.splits import MOST_ROWS, auto_repeats, parts_of, possible_folds, sample_of
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
+from mahala.neighbors.model import NeighborModel
 from mahala.support.parameters import Count, Positive, check_value
 
 
@@ -69,7 +76,8 @@ def make_plan(
     n_repeats = 1 if moments is not None else auto_repeats(len(rows)) if repeats == "auto" else int(repeats)
     codes = None if target.is_number else target.codes
     parts = parts_of(codes, folds, n_repeats, random_state, group_codes, moments, len(rows))
-    chosen, missing = _learners(learners, (min(n_rows, MOST_ROWS), X.shape[1]), random_state, target.is_number)
+    size = min(n_rows, MOST_ROWS), X.shape[1]
+    chosen, predictors, missing = _learners(learners, size, random_state, target.is_number, baselines)
     least = min(len(train) for train, _ in parts)
     if n_neighbors is not None and n_neighbors > least:
         raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
@@ -77,7 +85,7 @@ def make_plan(
     if metric != measure == "balanced":
         notes.append(_why_balanced(target))
     without = {"k-NN with LDA", "logistic regression"} if target.is_number else {"ridge regression"}
-    taken = {name for learner in chosen for name in (learner, f"k-NN with {learner}")} | without
+    taken = {name for learner in chosen for name in (learner, f"k-NN with {learner}")} | without | set(predictors)
     return Plan(
         X=X,
         target=target,
@@ -94,7 +102,9 @@ def make_plan(
         random_state=random_state,
         budget=budget,
         learners=chosen,
-        baselines=[name for name in (*DISTANCES, *CLASSIFIERS) if baselines and name not in taken],
+        models=[*predictors, *(name for name in CLASSIFIERS if baselines and name not in taken)],
+        predictors=predictors,
+        baselines=[name for name in DISTANCES if baselines and name not in taken],
         left_out=missing,
         preprocessor=preprocessor,
         notes=notes,
@@ -102,9 +112,9 @@ def make_plan(
 
 
 def _learners(
-    given: Mapping[str, Learner] | Iterable[str] | None, size: tuple[int, int], seed: int, numbers: bool
-) -> tuple[Mapping[str, Learner], dict[str, str]]:
-    """Return learners by name, and why members of the default panel are left out."""
+    given: Mapping[str, Any] | Iterable[str] | None, size: tuple[int, int], seed: int, numbers: bool, baselines: bool
+) -> tuple[dict[str, Learner], dict[str, NeighborModel], dict[str, str]]:
+    """Return learners and predictors by name, and why members of the default panel are left out."""
     missing: dict[str, str] = {}
     if given is None:
         learners: Any = default_panel(*size, seed, numbers=numbers)
@@ -114,7 +124,10 @@ def _learners(
     else:
         learners = named_learners(given, *size, seed, numbers=numbers)
     check_learners(learners, numbers=numbers)
-    return learners, missing
+    predictors = {name: learner for name, learner in learners.items() if isinstance(learner, NeighborModel)}
+    if baselines and not predictors:
+        predictors = default_predictor(seed, numbers=numbers)
+    return {name: own for name, own in learners.items() if not isinstance(own, NeighborModel)}, predictors, missing
 
 
 def _why_balanced(target: Target) -> str:

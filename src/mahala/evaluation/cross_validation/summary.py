@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mahala.data.labels import possible_leaks
+from mahala.evaluation.cross_validation.advice import advise, model_entries, shared_losses
 from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard, p_text, percent, points
 from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
@@ -22,7 +23,7 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
     if len(done) < len(plan.parts):
         notes.append(f"Partial: {end} ended the comparison after {len(done)} of {len(plan.parts)} test parts.")
     elif len(cells) < len(plan.keys):
-        notes.append("Not all baselines were measured, because the comparison was ended before.")
+        notes.append("Not all models and baselines were measured, because the comparison was ended before.")
     units = units_of(plan, cells, done)
     reference = reference_of(plan, units)
     chosen, decision = decide(plan, units, reference, plan.measure)
@@ -30,11 +31,17 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
         name: {key.part: cells[key] for key in plan.keys if key.name == name and key in cells}
         for name in plan.baselines
     }
+    shared = shared_losses(plan, cells, done, units)
+    ranked, models = entries(plan, cells, done, units, reference), model_entries(plan, cells, shared, reference)
+    by_name = {entry.name: entry for entry in ranked}
+    advice = advise(plan, shared, decision, by_name[chosen], ranked[0], models)
     target = plan.target
     same = ("n_neighbors", "folds", "repeats", "scaling", "random_state", "n_rows", "rows", "left_out")
     board = Leaderboard(
         **{name: getattr(plan, name) for name in same},
-        entries=tuple(entries(plan, cells, done, units, reference)),
+        entries=tuple(ranked),
+        models=tuple(models),
+        advice=advice,
         verdict=decision.verdict,
         chosen=chosen,
         reference=reference,
@@ -59,7 +66,8 @@ def _sentence(board: Leaderboard) -> str:
     """Return the verdict in words."""
     verdict, base, best = board.verdict, board.euclidean, board.candidate or board.best_learner
     if best is None:
-        return f"No learner could be fitted here; {base.spoken} has a {board.measure} of {percent(base.error)}."
+        none = "No learner could be fitted here" if len(board.entries) > len(board.ranked) else "No metric was learned"
+        return f"{none}; {base.spoken} has a {board.measure} of {percent(base.error)}."
     if verdict.kind == "too early to tell":
         what = f"The {board.measure} of {base.spoken} is {percent(base.error)}"
         seen = "one test part was measured" if board.parts == 1 else f"there are {verdict.n} {verdict.units}"

@@ -1,0 +1,178 @@
+"""What to use: models that predict by themselves beside the metrics, on the same rows, and which is ahead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mahala.evaluation.cross_validation.entries import Entry, Units, entry_of
+from mahala.evaluation.cross_validation.measures import row_losses
+from mahala.evaluation.cross_validation.measuring import Cell
+from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.judge import FEWEST, Decision, judge, mean_interval, paired_test
+from mahala.support.arrays import FloatArray, IndexArray
+
+# How a loss is called beside its value.
+_CALLED = {
+    "error": "{} error",
+    "balanced": "{} balanced error",
+    "f1": "1 - F1 of {}",
+    "roc_auc": "1 - ROC AUC of {}",
+    "r2": "1 - R² of {}",
+}
+
+
+class Advice(NamedTuple):
+    """What to use: the method with the lowest error, and of which others it is ahead.
+
+    Attributes
+    ----------
+    name, error : the method, a model or "k-NN with" a metric, and its error
+    ahead_of : the others whose errors are higher, with a 95 % interval of the judge above 0
+    level_with : the others, from which it does not differ clearly
+    sentence : this in words
+    """
+
+    name: str
+    error: float
+    ahead_of: tuple[str, ...]
+    level_with: tuple[str, ...]
+    sentence: str
+
+    @property
+    def headline(self) -> str:
+        """The advice in a few words."""
+        if not self.level_with:
+            return f"{self.name} is ahead"
+        return f"{self.name} or {self.level_with[0]}" if len(self.level_with) == 1 else "No method is clearly ahead"
+
+
+class Shared(NamedTuple):
+    """Losses of candidates and models on the units that all of them were measured on, of shape (n_units,)."""
+
+    losses: dict[str, FloatArray]
+    units: Units
+    rows: IndexArray  # numbers of the units among all
+
+    @property
+    def groups(self) -> IndexArray | None:
+        """The group of each unit, or None."""
+        return None if self.units.groups is None else self.units.groups[self.rows]
+
+
+def shared_losses(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], units: Units) -> Shared:
+    """Return the losses of models, which are measured in the first repetition, beside the candidates' mean losses."""
+    first = [part for part in plan.repetitions[0] if part in done]
+    measured = {
+        name: {part: cells[Key(name, part)] for part in first if Key(name, part) in cells} for name in plan.models
+    }
+    measured = {name: own for name, own in measured.items() if all(cell.failure is None for cell in own.values())}
+    if units.rows is None:  # the units are test parts
+        at = np.array([number for number, part in enumerate(done) if part in first], dtype=np.intp)
+        losses = {name: values[0, at] for name, values in units.losses.items()}
+        losses |= {
+            name: np.array([own[part].loss for part in first]) for name, own in measured.items() if len(own) == len(at)
+        }
+        return Shared(losses, units, at)
+    losses = {name: values.mean(axis=0) for name, values in units.losses.items()}
+    for name, own in measured.items():
+        predicted, seen = np.zeros_like(plan.target.values), np.zeros(len(plan.target.codes), dtype=bool)
+        for part, cell in own.items():
+            predicted[plan.parts[part][1]] = cell.predicted
+            seen[plan.parts[part][1]] = True
+        if seen[units.rows].all():
+            values = row_losses(plan.measure, predicted[units.rows], plan.target.values[units.rows])
+            losses[name] = values
+    return Shared(losses, units, np.arange(len(units.rows)))
+
+
+def model_entries(plan: Plan, cells: Mapping[Key, Cell], shared: Shared, reference: str) -> list[Entry]:
+    """Return the entries of models, from the lowest error to the highest, then those that failed."""
+    result = []
+    for name in plan.models:
+        own = {part: cells[Key(name, part)] for part in plan.repetitions[0] if Key(name, part) in cells}
+        if not own:
+            continue
+        entry = replace(entry_of(plan, name, own), kind="model")
+        if name in shared.losses:
+            values = shared.losses[name]
+            low, high = mean_interval(values, shared.groups)
+            ends = paired_test(values - shared.losses[reference], shared.groups, overlap=shared.units.overlap)
+            entry = replace(
+                entry,
+                error=float(values.mean()),
+                low=max(low, 0.0),
+                high=high if plan.target.is_number else min(high, 1.0),
+                difference=ends[0],
+                difference_low=ends[1],
+                difference_high=ends[2],
+            )
+        result.append(entry)
+    return sorted(result, key=lambda e: (e.failure is not None, round(e.error, 12)))
+
+
+def advise(
+    plan: Plan, shared: Shared, decision: Decision, chosen: Entry, best: Entry, models: Sequence[Entry]
+) -> Advice | None:
+    """Return what to use, or None without a model that was measured on enough units.
+
+    `chosen` is the distance that the judge chooses, whose losses are those of choices on other folds, and `best` the
+    one with the lowest error. That error is optimistic, so a model that is ahead of `best` is ahead of any distance.
+    """
+    models = [entry for entry in models if entry.name in shared.losses]
+    if not models or len(shared.rows) < FEWEST:
+        return None
+    losses = {entry.name: shared.losses[entry.name] for entry in models}
+    errors = {entry.name: entry.error for entry in models}
+    honest = -decision.values[shared.rows] if chosen.learned else shared.losses[chosen.name]
+    nearest = f"k-NN with {chosen.spoken}"
+    if honest.mean().round(12) <= min(values.mean() for values in losses.values()).round(12):
+        name, own, error = nearest, honest, chosen.error
+        others = losses
+    else:
+        name = models[0].name
+        own, error = losses.pop(name), errors.pop(name)
+        nearest = f"k-NN with {best.spoken}"
+        others = losses | {nearest: shared.losses[best.name]}
+        errors[nearest] = best.error
+    behind = [other for other, values in others.items() if _is_ahead(plan, shared, own, values)]
+    level = [other for other in others if other not in behind]
+    # Whatever is behind the best distance is behind all.
+    spoken = {other: "any distance" if other == nearest and other in behind else other for other in others}
+    sentence = _sentence(
+        f"{name} ({_CALLED[plan.measure].format(_percent(error))})",
+        [f"{spoken[other]} ({_percent(errors[other])})" for other in behind],
+        [f"{spoken[other]} ({_percent(errors[other])})" for other in level],
+    )
+    return Advice(name, error, tuple(behind), tuple(level), sentence)
+
+
+def _is_ahead(plan: Plan, shared: Shared, own: FloatArray, other: FloatArray) -> bool:
+    """Return whether the judge shows that one method has lower losses than another."""
+    values = -np.stack([other, own], axis=1)[np.newaxis]
+    units = shared.units
+    verdict = judge(
+        values,
+        units.folds[:1, shared.rows],
+        measure=plan.measure,
+        units=units.name,
+        groups=shared.groups,
+        overlap=units.overlap,
+    ).verdict
+    return verdict.kind == "shown to help"
+
+
+def _sentence(best: str, behind: list[str], level: list[str]) -> str:
+    if not behind:
+        return f"No method is clearly ahead: {best} and {_listed(level)} do not differ clearly."
+    tail = f"; {_listed(level)} {'is' if len(level) == 1 else 'are'} not clearly behind" if level else ""
+    return f"{best} is ahead of {_listed(behind)}{tail}."
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.1f} %"
