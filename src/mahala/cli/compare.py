@@ -85,12 +85,15 @@ def compare(
     force: options.Force = False,
     as_json: Json = False,
 ) -> None:
-    """Compare learners with plain distances by cross-validation, and judge whether learning helps.
+    """Compare models and metrics by cross-validation: say what to use, and whether learning a metric helps.
 
     Writes report.html (tables and figures), model.safetensors (the learner that is shown to help, or else the best
     plain distance, fitted to all rows; apply it to raw features) and leaderboard.csv. A learner that probably helps is
     written to learned.safetensors beside the plain distance. A label that is a number is predicted as one; --bins makes
     classes of it. Ctrl-C writes what is finished, marked as partial; the same command again resumes.
+
+    At the end, NeighborClassifier or NeighborRegressor predicts rows held out, and one prediction is explained.
+    `mahala fit` saves such a model.
 
     Examples:
 
@@ -276,6 +279,8 @@ def _commands(data: str, label: str | None, path: Path) -> list[str]:
     source, model = shlex.quote(data) if Path(data).exists() else "rows.csv", shlex.quote(str(path))
     option = "" if label is None else f" --label {shlex.quote(label)}"
     return [
+        f"mahala fit {source}{option} --output predictor.safetensors",
+        f"mahala predict {source} --model predictor.safetensors --why",
         f"mahala transform {source} --model {model} --output vectors.npy",
         f"mahala search {source} --row 0 --model {model}{option}",
         f"mahala explain {source} 0 1 --model {model}",
