@@ -105,10 +105,16 @@ def test_what_is_printed(tmp_path, table, monkeypatch):
         "this model",
         "Labels that may be wrong",
         "C007 no yes",
-        "The file holds the 60 training rows.",
+        "privacy The file holds the 60 training rows;",
         "mahala forget ROW --model",
     ):
         assert part in words(result), part
+
+
+def test_a_poor_model_doubts_no_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "t.npz", X=rng.normal(size=(80, 3)), y=rng.integers(2, size=80))
+    assert told(tmp_path / "t.npz", "--output", tmp_path / "m", *FAST)["suspects"] == []
 
 
 def test_columns_that_give_the_label_away(tmp_path, table):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 NAMES = {"auto": None, "neighborclassifier": "NeighborClassifier", "neighborregressor": "NeighborRegressor"}
 # Rows are suspects if the model is so sure of another class, or a number is so far off; and so many are named.
 _CLEAR, _FAR, _NAMED = 0.9, 0.97, 5
+# The least share of right predictions, or R², with which labels are doubted.
+_GOOD, _GOOD_R2 = 0.9, 0.8
 
 
 def fit_predictor(asked: FitOptions) -> None:
@@ -177,7 +179,9 @@ def _columns(model: Any, raw: RawTable, labels: Any, notes: dict[str, str]) -> l
 
 
 def _suspects(model: Any) -> list[dict[str, Any]]:
-    """Return the rows whose label the model is sure is wrong."""
+    """Return the rows whose label the model is sure is wrong, if it is good enough to say so."""
+    if not model.score_ >= (_GOOD if model.is_classifier else _GOOD_R2):
+        return []
     found = model.suspects(_NAMED)
     lines = zip(
         found.rows.tolist(), found.labels.tolist(), found.predicted.tolist(), found.doubts.tolist(), strict=True
@@ -205,10 +209,9 @@ def _parts(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[Any]:
             grid.add_row(*(escape(value_text(line[name])) for name in ("row", "label", "predicted")))
         yield grid
     yield ""
-    yield fact_grid([("model", escape(facts["file"]))])
-    forget = escape(f"mahala forget ROW --model {shlex.quote(facts['file'])}")
-    yield f"The file holds the {facts['rows']:,} training rows. Share it only with those who may see them;"
-    yield f"{forget} removes rows for good."
+    forget = f"mahala forget ROW --model {shlex.quote(facts['file'])}"
+    privacy = f"The file holds the {facts['rows']:,} training rows; {forget} removes rows for good."
+    yield fact_grid([("model", escape(facts["file"])), ("privacy", escape(privacy))])
 
 
 def _lines(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[tuple[str, str | None]]:
