@@ -19,13 +19,15 @@ from mahala.support.validation import is_sparse
 FARTHEST = 10.0
 # More features than this are replaced by the leading directions of the rows.
 MOST_FEATURES, N_DIRECTIONS = 2_000, 256
+# Up to so many different values for each bin, each value is an edge.
+FEW_VALUES = 2
 
 
 class Encoder:
     """Convert data frames, or arrays of numbers with gaps, to features of float32.
 
     A number becomes its standardised value and, for each of `n_bins` bins between quantiles, a feature that rises from
-    0 to 1 within the bin. Flags and categories become 0/1 features, and gaps the median and a mark. Above 2,000
+    0 to 1 within the bin; up to twice as many different values are the edges themselves. Flags and categories become 0/1 features, and gaps the median and a mark. Above 2,000
     features there are no bins, and if that is not enough, the 256 leading directions are the features. Sparse rows stay
     as they are up to that number.
 
@@ -95,7 +97,6 @@ class Encoder:
         several[numeric] = True
         several &= varies & ((plain != low) & (plain != high)).any(axis=0)
         with_bins = int(several.sum()) * (self.n_bins + 1) + int((~several).sum()) <= MOST_FEATURES
-        places = np.linspace(0.0, 1.0, self.n_bins + 1)
         self._edges = []
         for j in range(d):
             if not varies[j]:
@@ -103,10 +104,17 @@ class Encoder:
             elif not several[j]:
                 self._edges.append(np.array([low[j], high[j]]))
             else:
-                edges = np.unique(np.quantile(in_order[:, j], places)) if with_bins else np.zeros(0)
+                edges = self._edges_of(in_order[:, j]) if with_bins else np.zeros(0)
                 wide = np.diff(edges, prepend=-np.inf) > 1e-12 * max(abs(low[j]), abs(high[j]))
                 self._edges.append(edges[wide] if wide.sum() > 1 else np.zeros(0))
         self._several = several
+
+    def _edges_of(self, in_order: FloatArray) -> FloatArray:
+        """Return the quantiles of a column of sorted values, or all of its values if there are few."""
+        values = np.unique(in_order)
+        if len(values) <= FEW_VALUES * self.n_bins:
+            return values
+        return np.unique(np.quantile(in_order, np.linspace(0.0, 1.0, self.n_bins + 1)))
 
     def _learn_directions(self, encoded: Any, seed: int) -> None:
         from sklearn.utils.extmath import randomized_svd

@@ -5,4 +5,5 @@ Nothing above knows which one: learners ask `current_engine`, and rows of any ki
 
 from mahala.engine.current import current_engine as current_engine
 from mahala.engine.current import engine_for as engine_for
+from mahala.engine.current import machine_engine as machine_engine
 from mahala.engine.engine import Engine as Engine

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
-from mahala.engine.engine import Engine
+from mahala.engine.engine import Engine, MachineEngine
 from mahala.engine.machine import machine
 from mahala.support.parameters import WORKERS, config_context, get_config
 from mahala.support.validation import is_chunked, is_tensor
@@ -17,6 +17,12 @@ def current_engine() -> Engine:
     from mahala.engine.dask.cluster import DaskCluster
 
     return DaskCluster(name.removeprefix(WORKERS) if isinstance(name, str) else "")
+
+
+def machine_engine() -> MachineEngine:
+    """Return the engine of the settings if it is one of this machine, else that of the cores."""
+    name = get_config()["engine"]
+    return machine(name if isinstance(name, str) and not name.startswith(WORKERS) else "cpu")
 
 
 def engine_for(*inputs: Any) -> AbstractContextManager[None]:

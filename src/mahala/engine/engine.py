@@ -58,19 +58,6 @@ class Engine(Protocol):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
         """Σ w_e v_e v_eᵀ over edges e, where v_e is the difference of the rows of X, NumPy's, at its two ends."""
 
-    def vote_sums(self, votes: Votes) -> Callable[[Any], tuple[float, Any]]:
-        """The mean loss of rows that vote for each other, and its gradient, as a function of Z."""
-
-    def drawn_vote_sums(
-        self, Z: RealArray, votes: Votes, voters: RealArray, their: Votes, itself: IndexArray
-    ) -> tuple[float, RealArray, RealArray]:
-        """The mean loss of rows Z for which others vote, and its gradients; all arrays are NumPy's."""
-
-    def vote_means(
-        self, queries: RealArray, voters: RealArray, values: RealArray, weights: RealArray | None = None
-    ) -> RealArray:
-        """The mean of the voters' values for each query, weighted by w_j exp(-distance); all arrays are NumPy's."""
-
     def arrays(self) -> DeviceArrays:
         """What a descent over minibatches needs."""
 
@@ -84,3 +71,20 @@ class Engine(Protocol):
 
         Where there are not so many, the last numbers are len(X).
         """
+
+
+class MachineEngine(Engine, Protocol):
+    """An engine of one machine, on which rows can vote for each other."""
+
+    def vote_sums(self, votes: Votes) -> Callable[[Any], tuple[float, Any]]:
+        """The mean loss of rows that vote for each other, and its gradient, as a function of Z."""
+
+    def drawn_vote_sums(
+        self, Z: Any, votes: Votes, voters: Any, their: Votes, itself: IndexArray
+    ) -> tuple[float, Any, Any]:
+        """The mean loss of rows Z for which others vote, and its gradients with respect to both."""
+
+    def vote_means(
+        self, queries: RealArray, voters: RealArray, values: RealArray, weights: RealArray | None = None
+    ) -> RealArray:
+        """The mean of the voters' values for each query, weighted by w_j exp(-distance); all arrays are NumPy's."""

@@ -2,11 +2,11 @@
 
 from importlib.util import find_spec
 
-from mahala.engine.engine import Engine
+from mahala.engine.engine import MachineEngine
 from mahala.support.parameters import get_config
 
 
-def machine(name: str) -> Engine:
+def machine(name: str) -> MachineEngine:
     """Return the engine "cpu", or that of a device of PyTorch."""
     if name == "cpu":
         from mahala.engine.cores import Cores

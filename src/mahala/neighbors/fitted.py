@@ -9,7 +9,7 @@ import numpy as np
 
 from mahala.compiled.threads import product
 from mahala.data.encoding import Encoder
-from mahala.engine import current_engine
+from mahala.engine import machine_engine
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.line import Line, final_line
 from mahala.neighbors.maps import Target
@@ -89,11 +89,11 @@ class Fitted:
         """Return what the rows vote for others: shares of classes, or numbers in a column."""
         Z = self.embed(plain, coordinates, fold)
         if fold < 0:
-            return current_engine().vote_means(Z, *self.voters[1:])
+            return machine_engine().vote_means(Z, *self.voters[1:])
         rows = np.flatnonzero(self.folds != fold)
         others = None if self.coordinates is None else self.coordinates[rows]
         voters = self.embed(self.plain[rows], others, fold)
-        return current_engine().vote_means(Z, voters, self.target.values(rows), self.target.weights[rows])
+        return machine_engine().vote_means(Z, voters, self.target.values(rows), self.target.weights[rows])
 
     def trees(self, fold: int = -1) -> Trees:
         """Return the trees of all rows or of those without a fold, fitted when they are first needed."""

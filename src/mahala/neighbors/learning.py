@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mahala.compiled.threads import in_threads, n_threads
 from mahala.data.encoding import Encoder
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.fitted import Fitted
@@ -187,12 +188,16 @@ def _add_trees(mixing: _Mixing, *, always: bool) -> None:
     fitted.tree_rows = np.ones(len(fitted.plain), dtype=bool)
     predicted, weight = np.full_like(fitted.left_out, np.nan), None
     costly = len(fitted.plain) * max(fitted.target.n_classes, 1) > COSTLY
-    for fold in range(fitted.n_folds):
+
+    def predict(fold: int) -> None:
         rest = np.flatnonzero(fitted.folds == fold)
-        predicted[rest] = fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
-        if out_of_time() or (fold == 0 and costly and not always and not mixing.promises(predicted)):
-            break
-    else:
+        if not out_of_time():
+            predicted[rest] = fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
+
+    predict(0)
+    if always or not costly or mixing.promises(predicted):
+        in_threads(predict, range(1, fitted.n_folds), threads=n_threads())
+    if np.isfinite(predicted[mixing.rated]).all():
         weight = mixing.add(predicted, -np.inf if always else 1.0)
     if weight is None:
         fitted.tree_rows = None

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.optimize import minimize
 
-from mahala.compiled.threads import product
+from mahala.compiled.threads import in_threads, n_threads, product
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.lazily import linalg
@@ -129,14 +129,15 @@ class SoftmaxPath:
 def left_out_lines(X: RealArray, target: Target, folds: IndexArray) -> list[Line]:
     """Return a line for each fold, from the other folds, with the penalty that is best for the rows left out."""
     parts = [np.flatnonzero(folds != fold) for fold in range(int(folds.max()) + 1)]
+    threads = n_threads(float(X.size) * X.shape[1])
     if not target.n_classes:
-        return [ridge(X[part], target.part(part)) for part in parts]
+        return in_threads(lambda part: ridge(X[part], target.part(part)), parts, threads=threads)
     rests = [np.flatnonzero(folds == fold) for fold in range(len(parts))]
-    paths = [SoftmaxPath(X[part], target.part(part)) for part in parts]
+    paths = in_threads(lambda part: SoftmaxPath(X[part], target.part(part)), parts, threads=threads)
     best: list[Line] = []
     best_loss, since = np.inf, 0
     for penalty in PENALTIES:
-        lines = [path.fit(penalty) for path in paths]
+        lines = in_threads(lambda path, penalty=penalty: path.fit(penalty), paths, threads=threads)
         loss = 0.0
         for line, rest in zip(lines, rests, strict=True):
             loss += float(target.weights[rest] @ target.losses(line.predict(X[rest], target.n_classes), rest))

@@ -13,7 +13,8 @@ from scipy.optimize import OptimizeResult, minimize
 
 from mahala.compiled.sums.vote_sums import Votes
 from mahala.compiled.threads import product, transposed_product
-from mahala.engine import current_engine
+from mahala.engine import machine_engine
+from mahala.engine.engine import MachineEngine
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.contexts import out_of_time
 from mahala.support.lazily import linalg
@@ -26,7 +27,7 @@ DISTANCE_OF_CLASSES, DISTANCE_OF_NUMBERS = 8.0, 4.0
 PATIENCE, MOST_ITERATIONS = 10, 150
 # From more rows than this in a part, minibatches are drawn: so many rows, for which so many others vote.
 MOST_EXACT, BATCH, N_VOTERS = 4_000, 512, 4_096
-RATE, DROPOUT, MOST_STEPS, EVALUATE_EVERY, MINIBATCH_PATIENCE = 2e-2, 0.1, 900, 50, 6
+RATE, DROPOUT, MOST_STEPS, EVALUATE_EVERY, MINIBATCH_PATIENCE = 2e-2, 0.1, 1_000, 50, 6
 # Rows of the part that was left out on which minibatches are judged, and rows that vote for them.
 MOST_JUDGED, MOST_VOTERS = 2_000, 20_000
 # The least probability in a log loss.
@@ -106,7 +107,7 @@ class MapFit(NamedTuple):
         """Return what the part, or some rows of it, votes for the rest."""
         Z = product(self.others, L.T)
         given = self.target.values(voters), self.target.weights[voters]
-        return current_engine().vote_means(Z, product(self.X[voters], L.T), *given)
+        return machine_engine().vote_means(Z, product(self.X[voters], L.T), *given)
 
     def judge(self, L: RealArray) -> float:
         """Return the loss of the rest, or of a sample of it, voted for by the part, or by a sample of it."""
@@ -116,7 +117,7 @@ class MapFit(NamedTuple):
         return float(np.average(sample.their.losses(sample.votes(L, voters)), weights=sample.their.weights))
 
     def _descend(self, start: RealArray, best: "Best", tick: Callable[[float], None]) -> None:
-        engine = current_engine()
+        engine = machine_engine()
         sums, rows = engine.vote_sums(self.target.votes()), engine.place(self.X)
 
         def objective(vector: FloatArray) -> tuple[float, FloatArray]:
@@ -136,12 +137,13 @@ class MapFit(NamedTuple):
 
     def _descend_by_minibatches(self, start: RealArray, best: "Best", tick: Callable[[float], None]) -> None:
         """Take steps of Adam, each for some rows, for which others vote that are drawn, too."""
-        engine, rng = current_engine(), np.random.default_rng(self.seed)
-        L, mean, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
+        engine, rng = machine_engine(), np.random.default_rng(self.seed)
+        placed, L = engine.place(self.X), start.copy()
+        mean, square = np.zeros_like(start), np.zeros_like(start)
         rate, n = RATE * float(np.abs(start).max()), len(self.X)
         for step in range(1, MOST_STEPS + 1):
             drawn = rng.choice(n, min(n, BATCH + N_VOTERS), replace=False)
-            gradient = self._drawn_gradient(engine, L, drawn, rng)
+            gradient = self._drawn_gradient(engine, placed, L, drawn, rng)
             mean += 0.1 * (gradient - mean)
             square += 0.01 * (gradient * gradient - square)
             decay = 0.5 * (1.0 + np.cos(np.pi * step / MOST_STEPS))
@@ -152,12 +154,15 @@ class MapFit(NamedTuple):
                 if best.age >= MINIBATCH_PATIENCE or out_of_time():
                     return
 
-    def _drawn_gradient(self, engine: Any, L: RealArray, drawn: IndexArray, rng: np.random.Generator) -> RealArray:
+    def _drawn_gradient(
+        self, engine: MachineEngine, X: Any, L: RealArray, drawn: IndexArray, rng: np.random.Generator
+    ) -> RealArray:
+        """Return the gradient of the loss of some rows, for which others vote, with some features left out."""
         asked, voting = drawn[:BATCH], drawn[BATCH:]
         if self.target.n_classes:
             voting = voting[np.argsort(self.target.y[voting], kind="stable")]
         kept = np.where(rng.random(self.X.shape[1]) < DROPOUT, 0.0, 1.0 / (1.0 - DROPOUT)).astype(np.float32)
-        rows, voters = self.X[asked] * kept, self.X[voting] * kept
+        rows, voters = (X[numbers] * engine.place(kept) for numbers in (asked, voting))
         mine, their = self.target.part(asked), self.target.part(voting)
         if self.target.n_classes:
             votes = Votes.of_classes(mine.y, mine.weights, their.y)
@@ -166,9 +171,9 @@ class MapFit(NamedTuple):
             votes = Votes.of_numbers(mine.y, mine.weights, len(voting))
             their_votes = Votes.of_numbers(their.y, their.weights)
         itself = np.full(len(asked), -1)
-        Z, V = product(rows, L.T), product(voters, L.T)
+        Z, V = engine.map(rows, L), engine.map(voters, L)
         _, pull, back = engine.drawn_vote_sums(Z, votes, V, their_votes, itself)
-        return np.asarray(transposed_product(pull, rows) + transposed_product(back, voters))
+        return engine.gradient(pull, rows) + engine.gradient(back, voters)
 
 
 class Best:

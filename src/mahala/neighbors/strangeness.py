@@ -5,7 +5,7 @@ The distance is the plain one: a learned metric overlooks what did not matter fo
 
 import numpy as np
 
-from mahala.engine import current_engine
+from mahala.engine import machine_engine
 from mahala.neighbors.fitted import Fitted
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
@@ -27,7 +27,7 @@ def strangeness(model: Fitted, encoded: RealArray, calibration: FloatArray | Non
 def _distances(reference: RealArray, rows: RealArray, numbers: IndexArray | None) -> FloatArray:
     """Return the mean distance of rows to their nearest ones in the reference; with their numbers there, to others."""
     k = min(N_NEAREST + (numbers is not None), len(reference))
-    near, squared = current_engine().nearest(reference, rows, k)
+    near, squared = machine_engine().nearest(reference, rows, k)
     distances = np.sqrt(squared)
     if numbers is None:
         return np.asarray(distances.mean(axis=1))

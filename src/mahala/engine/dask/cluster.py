@@ -15,7 +15,6 @@ import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
 from mahala.compiled.sums.pair_sums import Cost
-from mahala.compiled.sums.vote_sums import Votes
 from mahala.compiled.threads import class_sums
 from mahala.engine.dask.rows import (
     array_of,
@@ -118,20 +117,6 @@ class DaskCluster:
             return np.asarray(direction / np.linalg.norm(direction))
 
         return leading
-
-    def vote_sums(self, votes: Votes) -> Callable[[Any], tuple[float, Any]]:
-        """Rows that vote for each other are a sample that fits into the memory of this machine."""
-        return machine("cpu").vote_sums(votes)
-
-    def drawn_vote_sums(
-        self, Z: RealArray, votes: Votes, voters: RealArray, their: Votes, itself: IndexArray
-    ) -> tuple[float, RealArray, RealArray]:
-        return machine("cpu").drawn_vote_sums(Z, votes, voters, their, itself)
-
-    def vote_means(
-        self, queries: RealArray, voters: RealArray, values: RealArray, weights: RealArray | None = None
-    ) -> RealArray:
-        return machine("cpu").vote_means(queries, voters, values, weights)
 
     def arrays(self) -> DeviceArrays:
         return _on_worker(self._name, lambda engine: engine.arrays())  # type: ignore[no-any-return]

@@ -139,8 +139,8 @@ class TorchDevice(DeviceMemory):
 
     @in_blocks
     def drawn_vote_sums(
-        self, Z: RealArray, votes: Votes, voters: RealArray, their: Votes, itself: IndexArray
-    ) -> tuple[float, RealArray, RealArray]:
+        self, Z: Tensor, votes: Votes, voters: Tensor, their: Votes, itself: IndexArray
+    ) -> tuple[float, Tensor, Tensor]:
         return drawn_vote_sums(self, Z, votes, voters, their, itself)
 
     @in_blocks

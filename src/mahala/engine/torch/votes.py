@@ -33,12 +33,10 @@ def vote_sums(engine: DeviceMemory, votes: Votes) -> Callable[[Tensor], tuple[fl
 
 
 def drawn_vote_sums(
-    engine: DeviceMemory, Z: RealArray, votes: Votes, voters: RealArray, their: Votes, itself: IndexArray
-) -> tuple[float, RealArray, RealArray]:
+    engine: DeviceMemory, Z: Tensor, votes: Votes, voters: Tensor, their: Votes, itself: IndexArray
+) -> tuple[float, Tensor, Tensor]:
     """Return the mean loss of rows Z for which others vote, and its gradients."""
-    given = engine.place(Z), _Placed(engine, votes), engine.place(voters), _Placed(engine, their)
-    loss, pull, back = _sums(engine, *given, engine.place(itself))
-    return loss, engine.fetch(pull), engine.fetch(back)
+    return _sums(engine, Z, _Placed(engine, votes), voters, _Placed(engine, their), engine.place(itself))
 
 
 def vote_means(
