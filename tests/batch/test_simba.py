@@ -64,6 +64,16 @@ def test_objective_is_the_margin_at_the_weights(data, scale):
     assert (np.diff(learner.objectives_) <= 0.0).all()
 
 
+def test_a_constant_feature_changes_nothing():
+    """Also where all weights fall: those of labels that do not depend on the features."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 4
+    expected = Simba(n_starts=2, random_state=0).fit(X, y)
+    learner = Simba(n_starts=2, random_state=0).fit(np.insert(X, 0, 7.0, axis=1), y)
+    np.testing.assert_allclose(learner.feature_importances_, [0.0, *expected.feature_importances_], rtol=1e-9)
+    assert learner.objective_ == pytest.approx(expected.objective_)
+
+
 def test_learns_in_the_units_of_variance_one_as_the_paper(labelled):
     X, y = labelled
     X = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -69,7 +69,8 @@ class Simba(IterationParams, BatchLearner):
         # Centred, and divided by the root mean square of the standard deviations of the features that vary.
         X, largest = divided_by_largest(data.X)
         variances = X.var(axis=0, dtype=np.float64)
-        deviation = float(np.sqrt(variances.sum() / max(1, np.count_nonzero(variances)))) or 1.0
+        varies = variances > 0.0
+        deviation = float(np.sqrt(variances.sum() / max(1, np.count_nonzero(varies)))) or 1.0
         X -= X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         X /= X.dtype.type(deviation)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
@@ -85,9 +86,11 @@ class Simba(IterationParams, BatchLearner):
             last = best
             for w in starts:
                 simba_pass(X, codes, self._rng.permutation(rows)[:n_samples], w)
-                if not w.any():  # weights of 0 would never change
+                if not w[varies].any():  # weights of 0 would never change
                     w[:] = 1.0
-                normal = np.square(w / np.abs(w).max())
+                # Those of constant features, which nothing changes, are no measure of the others.
+                used = np.where(varies | ~varies.any(), w, 0.0)
+                normal = np.square(used / np.abs(used).max())
                 margin = _margin(X, codes, rows, normal)
                 if margin > best:
                     best, weights = margin, normal
