@@ -70,9 +70,10 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_triplets.py
 	$(BIN)/python benchmarks/small_calls.py
 
-# Hostile input, damaged files, killed processes, threads, long streams, unusual environments: hours. A stopped run resumes.
+# Hostile input, damaged files, killed processes, threads, long streams, unusual environments: hours. A stopped run
+# resumes. With BUDGET=3h each part has a share of this time. `python -m campaign.counts` publishes what was run.
 campaign: $(VENV)/.ready
-	$(BIN)/python -m campaign --jobs 2 --state campaign.jsonl
+	$(BIN)/python -m campaign --jobs 2 --state campaign.jsonl $(if $(BUDGET),--budget $(BUDGET))
 
 # The tables and figures of a paper: `make reproduce PAPER=pa2013`; without PAPER it lists them.
 reproduce: $(VENV)/.ready

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import mmap
 import os
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -49,9 +53,10 @@ class State:
         self._file = CellFile(path, Block, "campaign")
 
     def add(self, start: int, stop: int, tried: int, seconds: float, failures: list[dict[str, Any]]) -> None:
-        """Keep what was done of a block, which ended before the case `stop`."""
+        """Keep what was done of a block, which ended before the case `stop`, and of which version and when."""
         block = Block(self.part, self.seed, self.amount, start)
-        self._file.add(block, {"stop": stop, "tried": tried, "seconds": seconds, "failures": failures})
+        done = {"stop": stop, "tried": tried, "seconds": seconds, "failures": failures}
+        self._file.add(block, done | {"version": version(), "day": datetime.now(UTC).date().isoformat()})
 
     def _blocks(self) -> list[tuple[int, dict[str, Any]]]:
         key = self.part, self.seed, self.amount
@@ -64,6 +69,11 @@ class State:
             if start < first:
                 yield start, first
             start = max(start, stop)
+
+    @property
+    def cases(self) -> int:
+        """The number of cases that were run."""
+        return sum(done["stop"] - start for start, done in self._blocks())
 
     @property
     def tried(self) -> int:
@@ -81,7 +91,7 @@ class State:
 class _Worker:
     """A forked process that runs a range of cases."""
 
-    def __init__(self, part: ModuleType, state: State, start: int, stop: int) -> None:
+    def __init__(self, part: ModuleType, state: State, start: int, stop: int, deadline: float) -> None:
         self.start, self.stop = start, stop
         self._told = mmap.mmap(-1, _NUMBERS.size)  # the case that runs, and how much was tried before it
         self._failures = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `end`)
@@ -90,14 +100,14 @@ class _Worker:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                self._run(part, state)
+                self._run(part, state, deadline)
                 os._exit(0)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
 
-    def _run(self, part: ModuleType, state: State) -> None:
-        tried, end = 0, time.monotonic() + _BLOCK_SECONDS
+    def _run(self, part: ModuleType, state: State, deadline: float) -> None:
+        tried, end = 0, min(time.monotonic() + _BLOCK_SECONDS, deadline)
         for case in range(self.start, self.stop):
             self._told[:] = _NUMBERS.pack(case, tried)
             # Without a handler these end the process, compiled code or not.
@@ -129,6 +139,16 @@ class _Worker:
         return case, tried, failures
 
 
+@functools.cache
+def version() -> str:
+    """Return the version of mahala, with the commit if this is a checkout of the repository."""
+    import mahala
+
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return " ".join([mahala.__version__, described.stdout.strip()]).strip()
+
+
 def check_source() -> None:
     """Raise unless mahala is the one beside this package: a campaign must not test another copy."""
     import mahala
@@ -138,8 +158,12 @@ def check_source() -> None:
         raise RuntimeError(f"mahala is imported from {mahala.__file__}, not from {own}: set PYTHONPATH or install it")
 
 
-def run_part(part: ModuleType, state: State, jobs: int) -> None:
-    """Run what is left of a part; after Ctrl-C, blocks that are finished are in the state."""
+def run_part(part: ModuleType, state: State, jobs: int, seconds: float | None = None) -> None:
+    """Run what is left of a part; after Ctrl-C, blocks that are finished are in the state.
+
+    No case begins after so many seconds, but one does in any case; those that have begun are run to their end.
+    """
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
     todo = []
     for start, stop in state.todo(part.n_cases(state.amount)):
         step = -(-(stop - start) // (1 if jobs == 1 else jobs * 8))
@@ -152,7 +176,7 @@ def run_part(part: ModuleType, state: State, jobs: int) -> None:
     try:
         while todo or workers:
             while todo and len(workers) < jobs:
-                worker = _Worker(part, state, *todo.pop())
+                worker = _Worker(part, state, *todo.pop(), deadline)
                 workers[worker.pid] = worker
             pid, status = os.wait()
             worker = workers.pop(pid)
@@ -162,6 +186,8 @@ def run_part(part: ModuleType, state: State, jobs: int) -> None:
             for failure in failures:
                 print(f"{state.part} --seed {state.seed} --only {failure['case']}: {failure['what']}", flush=True)
             now = time.monotonic()
+            if now > deadline:
+                todo.clear()
             state.add(worker.start, left, tried, now - last, failures)
             last = now
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.__main__ import PARTS
+from campaign.__main__ import PARTS, budget
+from campaign.counts import BEGIN, END, PAGE, table, written
 from campaign.mutants import draw, mutated
 from campaign.mutants import tests_of as files_of_tests
 from campaign.runner import State
@@ -59,6 +61,45 @@ def test_a_campaign_resumes_and_tells_what_failed(tmp_path):
     state = State(path, "inputs", 7, 9)
     assert list(state.todo(9)) == []
     assert state.failures == [{"case": 3, "what": "it was seen to fail"}]
+
+
+ENDLESS = """
+import sys, time, types
+from campaign.__main__ import main
+
+def run(case, seed, amount):
+    time.sleep(0.02)
+    return 1
+
+for name in ("inputs", "files"):
+    sys.modules[f"campaign.{name}"] = types.SimpleNamespace(
+        AMOUNT=10**6, n_cases=lambda amount: amount, prepare=lambda amount: None, run=run, CPU_SECONDS=9.0
+    )
+sys.exit(main())
+"""
+
+
+def test_a_budget_is_shared_by_the_parts_and_its_counts_are_published(tmp_path):
+    path = tmp_path / "state.jsonl"
+    command = [sys.executable, "-c", ENDLESS, "inputs", "files", "--budget", "1s", "--state", str(path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    counts = [State(path, part, 0, 10**6) for part in ("inputs", "files")]
+    assert all(5 < state.cases == state.tried < 50 for state in counts), result.stdout
+    assert f"inputs: {counts[0].cases} of 1,000,000 cases were run within the budget" in result.stdout
+    rows = table(path).splitlines()
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| inputs", "| files"]
+    assert rows[2].split(" | ")[3:6] == [str(counts[0].cases), str(counts[0].tried), "0"]
+    page = written(PAGE.read_text(encoding="utf-8"), table(path))
+    assert page.count(BEGIN) == page.count(END) == page.count(rows[2]) == 1
+    assert written(page, table(path)) == page
+
+
+@pytest.mark.parametrize("text", ["3", "h", "other=3h", "inputs=", "-1h"])
+def test_a_budget_is_a_time(text):
+    assert (budget("3h"), budget("length=1.5m")) == (("", 10800.0), ("length", 90.0))
+    with pytest.raises(argparse.ArgumentTypeError, match="expected"):
+        budget(text)
 
 
 PROGRAM = '''"""Text 1 + 1."""
