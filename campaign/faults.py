@@ -5,6 +5,7 @@ As for `kills`, a restart ends with the model file of a run that was never stopp
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -64,9 +65,16 @@ def run(case: int, seed: int, amount: int) -> int:
         return tried
 
 
+def _wait_for_tracer() -> None:
+    """Stop, and let any process trace this one: many systems allow it to ancestors only."""
+    set_ptracer, any_process = 0x59616D61, ctypes.c_ulong(-1)
+    ctypes.CDLL(None).prctl(set_ptracer, any_process, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def _traced(job: Job, trace: Path, arguments: list[str]) -> int:
     """Run the stream under strace; return its exit code."""
-    pid = job.start(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    pid = job.start(_wait_for_tracer)
     os.waitpid(pid, os.WUNTRACED)
     command = ["strace", "-f", "-y", "-s", "0", "-o", str(trace), "-p", str(pid), "-e", f"trace={','.join(_CALLS)}"]
     strace = subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

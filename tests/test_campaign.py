@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +18,8 @@ from campaign.mutants import tests_of as files_of_tests
 from campaign.runner import State
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign forks its processes")
+# It forks its processes, and reads their memory and state from /proc.
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the campaign runs on Linux only")
 
 
 def test_nothing_fails():
@@ -27,7 +28,7 @@ def test_nothing_fails():
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-9000:] + result.stderr[-2000:]
     told = re.findall(r"^(\w+): tried [1-9][\d,]*, failed 0, ", result.stdout, re.MULTILINE)
-    assert told == list(PARTS), result.stdout
+    assert told == [part for part in PARTS if part != "faults" or shutil.which("strace")], result.stdout
 
 
 TWO_CASES = """

@@ -24,12 +24,13 @@ from mahala.support.arrays import (
 def test_the_limit_is_given_or_that_of_the_machine(monkeypatch):
     assert memory_limit(1000) == 1000.0
     assert 2**20 < memory_limit(None) < math.inf
-    monkeypatch.setattr("resource.getrlimit", lambda _: (2**20, -1))
+    resource = pytest.importorskip("resource", reason="there are no such limits here")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, resource.RLIM_INFINITY))
     monkeypatch.setattr("mahala.support.arrays.Path.read_text", lambda _: "3 2 1\n")
     assert memory_limit(None) == 2**20 - 3 * os.sysconf("SC_PAGE_SIZE")
     monkeypatch.setattr("mahala.support.arrays.Path.read_text", Mock(side_effect=FileNotFoundError))
     assert memory_limit(None) == 2**20
-    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     monkeypatch.delattr(os, "sysconf")
     monkeypatch.setattr("mahala.support.arrays.control_group_limit", lambda: math.inf)
     assert memory_limit(None) == math.inf
