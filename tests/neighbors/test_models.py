@@ -105,7 +105,9 @@ def test_rows_of_a_group_are_left_out_together():
     labels = rng.integers(2, size=40)[people]  # of each person, by chance
     X = rng.normal(size=(40, 4))[people] + 0.01 * rng.normal(size=(200, 4))
     assert NeighborClassifier(trees=False).fit(X, labels).score_ > 0.9
-    assert NeighborClassifier(trees=False).fit(X, labels, groups=people).score_ < 0.75
+    model = NeighborClassifier(trees=False).fit(X, labels, groups=people)
+    assert model.score_ < 0.75
+    assert model.add(X[:1] + 5.0, labels[:1]).forget([3]).refit().score_ < 0.75
     with pytest.raises(ValueError, match="groups must be 1-D with a group for each of the 200 rows"):
         NeighborClassifier().fit(X, labels, groups=people[:7])
 

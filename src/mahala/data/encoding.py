@@ -20,16 +20,16 @@ FARTHEST = 10.0
 # More features than this are replaced by the leading directions of the rows.
 MOST_FEATURES, N_DIRECTIONS = 2_000, 256
 # Up to so many different values for each bin, each value is an edge.
-FEW_VALUES = 2
+FEW_VALUES = 4
 
 
 class Encoder:
     """Convert data frames, or arrays of numbers with gaps, to features of float32.
 
     A number becomes its standardised value and, for each of `n_bins` bins between quantiles, a feature that rises from
-    0 to 1 within the bin; up to twice as many different values are the edges themselves. Flags and categories become 0/1 features, and gaps the median and a mark. Above 2,000
-    features there are no bins, and if that is not enough, the 256 leading directions are the features. Sparse rows stay
-    as they are up to that number.
+    0 to 1 within the bin; up to four times as many different values are the edges themselves. Flags and categories
+    become 0/1 features, and gaps the median and a mark. Above 2,000 features there are no bins, and if that is not
+    enough, the 256 leading directions are the features. Sparse rows stay as they are up to that number.
 
     Parameters
     ----------

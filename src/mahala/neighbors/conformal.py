@@ -20,11 +20,6 @@ MOST_ERRORS = 5_000
 _BLOCK = 200
 
 
-def _safe(level: float, n: int) -> float:
-    """Return the level to ask of n errors: half a standard error more, since left-out rows chose a few numbers."""
-    return min(level + 0.5 * math.sqrt(level * (1.0 - level) / max(n, 1)), 1.0)
-
-
 def prediction_sets(model: Fitted, plain: FloatArray, coordinates: RealArray | None, level: float) -> BoolArray:
     """Return for each row which classes its set holds, at least the most probable one.
 
@@ -39,7 +34,7 @@ def prediction_sets(model: Fitted, plain: FloatArray, coordinates: RealArray | N
         counts += np.searchsorted(right, probabilities, side="right")
         total += len(rest)
         mean += probabilities
-    result = (counts + 1.0) / (total + 1.0) > 1.0 - _safe(level, total)
+    result = (counts + 1.0) / (total + 1.0) > 1.0 - level
     result[np.arange(len(result)), mean.argmax(axis=1)] = True
     return result
 
@@ -53,8 +48,10 @@ def prediction_intervals(model: Fitted, plain: FloatArray, coordinates: RealArra
         errors.append(np.abs(model.left_out[rest, 0] - model.target.y[rest]).astype(np.float64))
         predictions.append(model.predict(plain, coordinates, fold)[:, 0])
     n = sum(map(len, errors))
-    # The ends of the widest intervals are infinite in theory: n rows cannot show more than n / (n + 1).
-    rank = min(math.ceil(_safe(level, n) * (n + 1)), n)
+    # Half a standard error more is asked for, since the rows that were left out chose a few numbers. The ends of the
+    # widest intervals are infinite in theory: n rows cannot show more than n / (n + 1).
+    safe = level + 0.5 * math.sqrt(level * (1.0 - level) / n)
+    rank = min(math.ceil(safe * (n + 1)), n)
     result = np.empty((len(plain), 2))
     for rows in slices(len(plain), _BLOCK):
         ends = [center[rows, np.newaxis] + spread for center, spread in zip(predictions, errors, strict=True)]

@@ -35,6 +35,8 @@ def to_parts(model: Fitted) -> tuple[dict[str, object], Arrays]:
         arrays["slopes"] = np.stack([line.slopes for line in lines])
         arrays["constants"] = np.stack([line.constants for line in lines]).astype(np.float64)
         header["penalty"] = model.line.penalty
+    if model.groups is not None:
+        arrays["groups"] = model.groups
     if model.tree_rows is not None:
         arrays["tree_rows"] = model.tree_rows
         arrays["tree_digest"] = model.tree_digest()
@@ -73,6 +75,8 @@ def from_parts(header: Mapping[str, Any], arrays: Arrays, given: MahalanobisMetr
         lines, line, array_value(arrays, "tree_rows", np.bool_, (n,)) if "tree_rows" in arrays else None,
         tuple(weights), count_value(header, "seed"), array_value(arrays, "left_out", np.float32, (n, width)),
     )  # fmt: skip
+    if "groups" in arrays:
+        model.groups = array_value(arrays, "groups", np.intp, (n,))
     if model.tree_rows is not None:
         model.expected_trees = finite(array_value(arrays, "tree_digest", np.float64, (None,)), "tree_digest")
     return model

@@ -55,6 +55,7 @@ class Fitted:
     weights: tuple[float, ...]
     seed: int
     left_out: RealArray = field(repr=False)  # the mixture's predictions of rows; NaN in fold -1
+    groups: IndexArray | None = None  # of rows that were left out together, and will be in `refit`
     expected_trees: FloatArray | None = field(default=None, repr=False)  # what those of a file predicted
     _trees: dict[int, Trees] = field(default_factory=dict, repr=False)
 
@@ -177,6 +178,7 @@ class Fitted:
             target=Target(y, weights, self.target.n_classes),
             numbers=np.concatenate([self.numbers, numbers]),
             folds=np.concatenate([self.folds, np.full(n, -1)]),
+            groups=None if self.groups is None else np.append(self.groups, self.groups.max() + 1 + np.arange(n)),
             tree_rows=trees,
             expected_trees=None,
             left_out=np.concatenate([self.left_out, unknown]),
@@ -192,6 +194,7 @@ class Fitted:
             target=self.target.part(rest),
             numbers=self.numbers[rest],
             folds=self.folds[rest],
+            groups=None if self.groups is None else self.groups[rest],
             tree_rows=None if self.tree_rows is None else self.tree_rows[rest],
             left_out=self.left_out[rest],
             expected_trees=None,

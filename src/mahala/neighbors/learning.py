@@ -56,6 +56,8 @@ class Settings(NamedTuple):
 
 # Rows times classes from which the trees of the first fold decide whether those of the others are worth their time.
 COSTLY = 10_000
+# An expert of less weight is left out.
+LEAST_WEIGHT = 0.01
 Show = Callable[[int, float], None]
 # The steps that are shown: four folds, the line and the trees.
 N_STEPS = 6
@@ -82,6 +84,7 @@ def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = 
     fitted = Fitted(
         rows.encoder, rows.given, rows.plain, rows.coordinates, rows.target, rows.numbers, folds, maps, L,
         lines=[], line=None, tree_rows=None, weights=(1.0, 0.0, 0.0), seed=settings.seed, left_out=votes,
+        groups=rows.groups,
     )  # fmt: skip
     try:
         if interrupt is None and len(left_out) > 1 and len(np.unique(rows.target.y)) > 1:
@@ -145,7 +148,7 @@ class _Mixing:
         predictions = [*self._predictions, predicted[self.rated]]
         after = mixed(predictions, weights, self._target)
         mean, error = gain(before, after, self._target)
-        if not mean > least * error:
+        if not mean > least * error or (second < LEAST_WEIGHT and least > -np.inf):
             return None
         self._predictions, self._weights = predictions, weights
         self.fitted.left_out[self.rated] = after

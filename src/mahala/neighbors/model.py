@@ -108,7 +108,9 @@ class NeighborModel(Inspection, SavedEstimator):
         self._check_fitted()
         check_params(self)
         model: Fitted = self._model
-        rows = Rows(model.encoder, model.given, model.plain, model.coordinates, model.target, model.numbers, None)
+        rows = Rows(
+            model.encoder, model.given, model.plain, model.coordinates, model.target, model.numbers, model.groups
+        )
         settings = Settings(int(self.n_components), self.linear, self.trees, model.seed)
         bar = progress_bar(type(self).__name__, N_STEPS, self.verbose)
         with one_blas_thread(), self._limit(), bar as show:
