@@ -392,3 +392,18 @@ def test_data_frames_of_dask_keep_their_text(wine):
     table = dd.from_pandas(X.reset_index(drop=True), npartitions=3)
     model = NeighborClassifier(trees=False).fit(table, y)
     np.testing.assert_array_equal(model.predict(table).compute(), model.predict(X))
+
+
+def test_weights_and_groups_are_routed_through_pipelines():
+    from sklearn import config_context
+    from sklearn.model_selection import GroupKFold, cross_validate
+
+    X, y = load_iris(return_X_y=True)
+    groups = np.arange(150) % 12
+    with config_context(enable_metadata_routing=True):
+        model = NeighborClassifier(linear=False, trees=False).set_fit_request(groups=True, sample_weight=True)
+        model.set_score_request(sample_weight=False)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        routed = {"groups": groups, "sample_weight": np.ones(150)}
+        scores = cross_validate(pipeline, X, y, cv=GroupKFold(3), params=routed)["test_score"]
+    assert scores.mean() > 0.9
