@@ -402,8 +402,22 @@ def test_weights_and_groups_are_routed_through_pipelines():
     groups = np.arange(150) % 12
     with config_context(enable_metadata_routing=True):
         model = NeighborClassifier(linear=False, trees=False).set_fit_request(groups=True, sample_weight=True)
-        model.set_score_request(sample_weight=False)
+        model.set_score_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
         routed = {"groups": groups, "sample_weight": np.ones(150)}
         scores = cross_validate(pipeline, X, y, cv=GroupKFold(3), params=routed)["test_score"]
     assert scores.mean() > 0.9
+
+
+def test_a_model_that_is_learned_again_has_not_seen_what_it_leaves_out():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 10)), rng.integers(2, size=200)  # nothing can be learned
+    model = NeighborClassifier(linear=False, trees=False).fit(X[:150], y[:150])
+    folds = model.folds_.copy()
+    for _ in range(3):
+        model.refit()
+    assert model.score_ < 0.6
+    np.testing.assert_array_equal(model.folds_, folds)
+    model.add(X[150:], y[150:]).refit()
+    assert (model.folds_ >= 0).all()
+    np.testing.assert_array_equal(model.folds_[:150], folds)

@@ -1,8 +1,8 @@
 """The fit: a map for each fold, one metric of all, the line and the trees, and the weights of the three."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Rows(NamedTuple):
     target: Target
     numbers: IndexArray
     groups: IndexArray | None
+    folds: IndexArray | None = None  # of an earlier fit, with -1 for rows that it did not have or leave out
 
     def part(self, places: IndexArray) -> "Rows":
         """Return some of the rows."""
@@ -42,6 +43,7 @@ class Rows(NamedTuple):
             target=self.target.part(places),
             numbers=self.numbers[places],
             groups=None if self.groups is None else self.groups[places],
+            folds=None if self.folds is None else self.folds[places],
         )
 
 
@@ -63,8 +65,13 @@ Show = Callable[[int, float], None]
 N_STEPS = 6
 
 
-def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = None) -> tuple[Fitted, Any]:
-    """Return what is learned from rows, and the Ctrl-C that ended it early, if any; maps may begin at `start`."""
+def learn(
+    rows: Rows, settings: Settings, show: Show, starts: Sequence[RealArray] = ()
+) -> tuple[Fitted, BaseException | None]:
+    """Return what is learned from rows, and the Ctrl-C that ended it early, if any.
+
+    The maps may begin at those of an earlier fit, which have not seen the rows of their folds.
+    """
     rng = np.random.default_rng(settings.seed)
     more = np.empty(0, dtype=np.intp)  # rows that vote and are not learned from
     chosen = np.arange(len(rows.plain))
@@ -74,12 +81,8 @@ def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = 
     encoded = rows.encoder.encoded(rows.plain)
     order = row_order(encoded, rows.target.y)
     rows, encoded = rows.part(order), encoded[order]
-    n = len(order)
-    left_out = np.arange(n) if n <= MOST_LEFT_OUT else np.sort(rng.choice(n, MOST_LEFT_OUT, replace=False))
-    folds = np.full(n, -1)
-    if n > 1:
-        folds[left_out] = deal(len(left_out), None if rows.groups is None else rows.groups[left_out], rng)
-    maps, votes, interrupt = _maps(rows, encoded, folds, settings.seed, start, show, rng)
+    folds = _folds(rows, rng)
+    maps, votes, interrupt = _maps(rows, encoded, folds, settings.seed, starts, show, rng)
     L = joined(maps, settings.n_components) if rows.given is None else np.mean(maps, axis=0)
     fitted = Fitted(
         rows.encoder, rows.given, rows.plain, rows.coordinates, rows.target, rows.numbers, folds, maps, L,
@@ -87,7 +90,7 @@ def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = 
         groups=rows.groups,
     )  # fmt: skip
     try:
-        if interrupt is None and len(left_out) > 1 and len(np.unique(rows.target.y)) > 1:
+        if interrupt is None and (folds >= 0).any() and len(np.unique(rows.target.y)) > 1:
             mixing = _Mixing(fitted, votes)
             if settings.linear is not False:
                 _add_line(mixing, encoded, always=settings.linear is True)
@@ -102,28 +105,52 @@ def learn(rows: Rows, settings: Settings, show: Show, start: RealArray | None = 
     return fitted, interrupt
 
 
+def _folds(rows: Rows, rng: np.random.Generator) -> IndexArray:
+    """Return the fold of each row, -1 for those that are never left out; rows keep the folds of an earlier fit."""
+    n = len(rows.plain)
+    folds = np.full(n, -1) if rows.folds is None else rows.folds.copy()
+    new = np.flatnonzero(folds < 0)
+    room = MOST_LEFT_OUT - (n - len(new))
+    new = new if len(new) <= room else np.sort(rng.choice(new, max(room, 0), replace=False))
+    groups = None if rows.groups is None else rows.groups[new]
+    if not len(new) or n < 2:
+        return folds
+    n_folds = int(folds.max()) + 1
+    if not n_folds:
+        folds[new] = deal(len(new), groups, rng)
+    elif groups is None or len(np.unique(groups)) > 1:
+        folds[new] = deal(len(new), groups, rng) % n_folds
+    else:
+        folds[new] = rng.integers(n_folds)
+    return folds
+
+
 def _maps(
-    rows: Rows, encoded: RealArray, folds: IndexArray, seed: int, start: RealArray | None, show: Show, rng: Any
+    rows: Rows,
+    encoded: RealArray,
+    folds: IndexArray,
+    seed: int,
+    starts: Sequence[RealArray],
+    show: Show,
+    rng: np.random.Generator,
 ) -> tuple[list[RealArray], RealArray, BaseException | None]:
     """Return a map for each fold, what the others vote for its rows, and the Ctrl-C that ended it early, if any."""
     target, interrupt, maps = rows.target, None, []
     X = encoded if rows.coordinates is None else rows.coordinates
     first = first_map(X, target.n_classes, rng, square=rows.given is not None)
-    if start is None or start.shape[1] != first.shape[1]:
-        start = first
     votes = np.full((len(X), max(target.n_classes, 1)), np.nan, dtype=np.float32)
     for fold in range(int(folds.max()) + 1):
         part, rest = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         fit = MapFit(X[part], target.part(part), X[rest], target.part(rest), seed + fold)
-        L = start
+        L = starts[fold] if rows.given is None and fold < len(starts) else first
         try:
             if interrupt is None:
-                L = fit.learn(start, partial(show, fold)) if rows.given is None else _scaled(fit, start)
+                L = fit.learn(L, partial(show, fold)) if rows.given is None else _scaled(fit, L)
         except KeyboardInterrupt as error:
             interrupt = error
         maps.append(L)
         votes[rest] = fit.votes(L)
-    return maps or [start], votes, interrupt
+    return maps or [first], votes, interrupt
 
 
 def _scaled(fit: MapFit, start: RealArray) -> RealArray:

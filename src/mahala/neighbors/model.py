@@ -101,20 +101,19 @@ class NeighborModel(Inspection, SavedEstimator):
             self._model, interrupt = learn(rows, settings, show)
         self._forget_cached()
         self._names, self._n_given = row_names(X, n), n
-        return interrupt  # type: ignore[no-any-return]
+        return interrupt
 
     def refit(self) -> Self:
         """Learn again from the rows that are there now, from the present map on; the encoding of columns stays."""
         self._check_fitted()
         check_params(self)
         model: Fitted = self._model
-        rows = Rows(
-            model.encoder, model.given, model.plain, model.coordinates, model.target, model.numbers, model.groups
-        )
+        parts = model.plain, model.coordinates, model.target, model.numbers, model.groups, model.folds
+        rows = Rows(model.encoder, model.given, *parts)
         settings = Settings(int(self.n_components), self.linear, self.trees, model.seed)
         bar = progress_bar(type(self).__name__, N_STEPS, self.verbose)
         with one_blas_thread(), self._limit(), bar as show:
-            self._model, interrupt = learn(rows, settings, show, model.map)
+            self._model, interrupt = learn(rows, settings, show, model.maps)
         self._forget_cached()
         if interrupt is not None:
             raise interrupt
