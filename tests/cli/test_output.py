@@ -50,6 +50,17 @@ def test_files_take_names_that_are_not_utf_8(tmp_path):
     assert (tmp_path / "t.csv").read_text() == "t\\udcff.csv\n"
 
 
+def test_an_output_without_some_marks_shows_their_numbers(tmp_path):
+    """As pipes and files of Windows, whose encoding is that of the country."""
+    table = tmp_path / "t.csv"
+    table.write_text("größe ●,b\n" + "".join(f"{number},{number % 2}\n" for number in range(9)), encoding="utf-8")
+    command = ["fit", table, "--label", "nobody ●", "--output", tmp_path / "m"]
+    result = CliRunner(charset="cp1252").invoke(app, list(map(str, command)))
+    assert result.exit_code == 2
+    assert "nobody \\u25cf" in result.output
+    assert "größe \\u25cf" in result.output
+
+
 def test_json_stays_json(capsys):
     print_json({"label": HOSTILE})
     shown = capsys.readouterr().out

@@ -64,8 +64,11 @@ class _Reporting:
         if ctx.parent is not None:
             return super().invoke(ctx)  # type: ignore[misc]
         for name in ("stdout", "stderr"):  # closed by `>&-`: what is printed is not wanted
-            if getattr(sys, name) is None:
+            stream = getattr(sys, name)
+            if stream is None:
                 setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            elif getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # Windows' encodings of files and pipes lack many marks
         _print_log()
         if ctx.meta["debug"]:
             return super().invoke(ctx)  # type: ignore[misc]
