@@ -32,9 +32,9 @@ from .values import Rng, chance, pick
 AMOUNT, SHORT = 2_400, 6  # fits
 CPU_SECONDS = 60.0
 # How much of what SciPy gains from the start a learner may miss: with one minimum, with several, of which the two may
-# find different ones, and of BoostMetric, which never lowers a weight. From where a learner ended, SciPy may never gain
-# more than with one.
-ONE, SEVERAL, BOOSTED = 1e-3, 0.5, 0.25
+# find different ones, and of BoostMetric, which never lowers a weight. From where a learner ended, SciPy may gain less:
+# as much as with one minimum, or a row or two beyond a plateau, on which the descents of NCA end.
+ONE, SEVERAL, BOOSTED, PLATEAU = 1e-3, 0.5, 0.25, 0.2
 # The step of finite differences, as a share of the variables, and how near a slope must be.
 _STEP, _NEAR = 1e-5, 1e-4
 _MODULES = ("nca", "mlkr", "gml", "mmc", "lmnn", "scml", "logdet", "logistic.answers")
@@ -100,19 +100,22 @@ def _descends(make: Callable[[Rng], Any], share: float, of: Callable[[Rng], Any]
         first = descents[0].start if descents[0].start.shape == last.start.shape else last.start
         started, reached = (last(place.ravel())[0] for place in (first, last.end))
         _check_gradient(last, rng, learner, max(abs(started), abs(reached)))
-        _not_above(learner, reached, _minimum(last, first), started, share)
-        _not_above(learner, reached, _minimum(last, last.end), started, ONE)
+        _not_above(learner, reached, _minimum(last, first, ("L-BFGS-B", "BFGS")), started, share)
+        # BFGS begins with a long step, beyond the minimum in which it is.
+        _not_above(learner, reached, _minimum(last, last.end, ("L-BFGS-B",)), started, min(share, PLATEAU))
         return 3
 
     return run
 
 
-def _minimum(asked: Descent, start: np.ndarray) -> float:
-    """The lowest value that SciPy reaches from a start, by two methods."""
-    options: Any = {"maxiter": 1000, "maxfun": 4000, "ftol": 1e-12, "gtol": 1e-9}
-    found = [minimize(asked, start.ravel(), jac=True, method="L-BFGS-B", bounds=asked.bounds, options=options)]
-    if asked.bounds is None:
-        found.append(minimize(asked, start.ravel(), jac=True, method="BFGS"))
+def _minimum(asked: Descent, start: np.ndarray, methods: tuple[str, ...]) -> float:
+    """The lowest value that SciPy reaches from a start; where variables have bounds, by L-BFGS-B only."""
+    options: Any = {"L-BFGS-B": {"maxiter": 1000, "maxfun": 4000, "ftol": 1e-12, "gtol": 1e-9}}
+    found = [
+        minimize(asked, start.ravel(), jac=True, method=method, bounds=asked.bounds, options=options.get(method))
+        for method in methods
+        if asked.bounds is None or method == "L-BFGS-B"
+    ]
     return min(float(result.fun) for result in found if np.isfinite(result.fun))
 
 

@@ -42,8 +42,9 @@ def draw_rows(rng: Rng) -> tuple[np.ndarray, np.ndarray]:
     n, d, n_classes = (int(rng.integers(low, high)) for low, high in ((45, 91), (3, 8), (3, 6)))
     y = rng.permutation(np.arange(n) % n_classes)
     X = rng.normal(size=(n, d)) + rng.uniform(0.5, 2.0) * rng.normal(size=(n_classes, d))[y]
-    mixing = np.eye(d) + 0.3 * rng.normal(size=(d, d))
-    return X @ mixing * rng.uniform(0.5, 2.0, size=d), y
+    # Where a direction has next to no variance, floors that are relative to features decide.
+    left, lengths, right = np.linalg.svd(np.eye(d) + 0.3 * rng.normal(size=(d, d)))
+    return X @ (left * lengths.clip(min=0.3)) @ right * rng.uniform(0.5, 2.0, size=d), y
 
 
 def _broken(learner: Any, seed: list[int]) -> Iterator[tuple[Relation, str]]:
