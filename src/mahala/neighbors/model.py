@@ -21,7 +21,7 @@ from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Rows, Settings, lea
 from mahala.neighbors.maps import Target
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
-from mahala.support.contexts import all_or_nothing, one_blas_thread, time_limit
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, time_limit
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, count_value, header_value
 from mahala.support.parameters import Count, Fraction, Positive, Seed, check_params, check_seed, check_value
@@ -49,6 +49,7 @@ class NeighborModel(Inspection, SavedEstimator):
     def _learn_target(self, y: Any, n_rows: int, numbers: IndexArray) -> tuple[Any, int]:
         """Return class codes of rows and the number of classes, or standardised numbers and 0; learn the values."""
 
+    @one_at_a_time
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from a table.
 
@@ -103,6 +104,7 @@ class NeighborModel(Inspection, SavedEstimator):
         self._names, self._n_given = row_names(X, n), n
         return interrupt
 
+    @one_at_a_time
     def refit(self) -> Self:
         """Learn again from the rows that are there now, from the present map on; the encoding of columns stays."""
         self._check_fitted()
@@ -119,6 +121,7 @@ class NeighborModel(Inspection, SavedEstimator):
             raise interrupt
         return self
 
+    @one_at_a_time
     def name_rows(self, names: Any) -> Self:
         """Give names to the training rows, as the index of a data frame of pandas does in `fit`.
 
@@ -143,6 +146,7 @@ class NeighborModel(Inspection, SavedEstimator):
         folds[model.numbers] = model.folds
         return folds
 
+    @one_at_a_time
     def add(self, X: Any, y: Any, sample_weight: Any = None, names: Any = None) -> Self:
         """Let more rows vote, from the next call on; the metric, the line and the trees learn from them in `refit`.
 
@@ -178,6 +182,7 @@ class NeighborModel(Inspection, SavedEstimator):
         self._forget_cached()
         return self
 
+    @one_at_a_time
     def forget(self, rows: Any) -> Self:
         """Remove training rows: they do not vote from the next call on, and are in no file that is saved after.
 
