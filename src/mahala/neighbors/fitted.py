@@ -80,11 +80,11 @@ class Fitted:
 
     def embed(self, plain: FloatArray, coordinates: RealArray | None, fold: int = -1) -> RealArray:
         """Return rows in the space of the votes, of all rows or of those without a fold."""
-        L = self.map if fold < 0 else self.maps[fold]
-        if coordinates is not None:
-            return product(coordinates, L.T)  # type: ignore[no-any-return]
+        L = (self.map if fold < 0 else self.maps[fold]).astype(np.float64)
+        # In float64, so that a row's place does not depend on the rows beside it.
         parts = row_blocks(len(plain), 10 * plain.shape[1])
-        return np.concatenate([product(self.encoder.encoded(plain[rows]), L.T) for rows in parts])
+        X = (self.encoder.encoded(plain[rows]) if coordinates is None else coordinates[rows] for rows in parts)
+        return np.concatenate([product(rows.astype(np.float64), L.T) for rows in X]).astype(np.float32)
 
     def votes(self, plain: FloatArray, coordinates: RealArray | None, fold: int = -1) -> RealArray:
         """Return what the rows vote for others: shares of classes, or numbers in a column."""
@@ -146,7 +146,11 @@ class Fitted:
 
     def predict(self, plain: FloatArray, coordinates: RealArray | None, fold: int = -1) -> FloatArray:
         """Return the probabilities of classes, or the numbers in a column, of the mixture."""
-        return mixed(self.experts(plain, coordinates, fold), self.used_weights, self.target)
+        parts = row_blocks(len(plain), 10 * plain.shape[1])
+        results = (
+            self.experts(plain[rows], None if coordinates is None else coordinates[rows], fold) for rows in parts
+        )
+        return np.concatenate([mixed(result, self.used_weights, self.target) for result in results])
 
     @property
     def used_weights(self) -> list[float]:

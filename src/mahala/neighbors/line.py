@@ -33,7 +33,8 @@ class Line(NamedTuple):
 
     def predict(self, X: RealArray, n_classes: int) -> RealArray:
         """Return the numbers in a column, or the probabilities of the classes."""
-        scores = product(X, self.slopes) + self.constants
+        # In float64, so that a row's scores do not depend on the rows beside it.
+        scores = product(X.astype(np.float64), self.slopes.astype(np.float64)) + self.constants
         return softmax(scores) if n_classes else scores
 
 

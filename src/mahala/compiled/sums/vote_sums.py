@@ -27,6 +27,8 @@ SHIFT, RANGE = 60.0, 45.0
 FARTHEST = SHIFT + RANGE
 SCALE, LEAST_SLOPE = 2.0**60, 2.0**-6
 _LEAST_VOTES = 1e-20
+# The share of the squared lengths of two rows that rounding leaves of a squared distance of zero.
+_ROUNDING, _ROUNDING_OF_FEW = 2.0**-21, 2.0**-48
 # Rows at a smaller squared distance are ties: they vote for each other and do not pull.
 TIE = 2e-4
 _LOG2, _PER_LOG2 = math.log(2.0), 1.0 / math.log(2.0)
@@ -183,8 +185,11 @@ def _for_shares(
     few = len(queries) * len(voters) <= FEW_PAIRS
 
     def of_block(rows: slice) -> None:
+        if few:
+            function(rows, _shares_of_few(queries[rows], voters, logs))
+            return
         block = queries[rows] @ columns
-        (_normalise_few if few else _normalise)(block, squared_norms(queries[rows]), norms, logs)
+        _normalise(block, squared_norms(queries[rows]), norms, logs)
         function(rows, block)
 
     blocks = list(slices(len(queries), max(1, min(BLOCK, MOST_SHARES // max(len(voters), 1)))))
@@ -317,11 +322,14 @@ def _slope(
             row[j] = slope if abs(slope) >= least else zero
 
 
-def _normalise_few(products: RealArray, norms: RealArray, their_norms: RealArray, logs: RealArray) -> None:
-    """Do what `_normalise` does."""
-    exponents = logs - np.sqrt(np.maximum(norms[:, np.newaxis] + their_norms - 2.0 * products, 0.0))
-    np.exp(exponents - exponents.max(axis=1, keepdims=True), out=products)
-    products /= products.sum(axis=1, keepdims=True)
+def _shares_of_few(queries: RealArray, voters: RealArray, logs: RealArray) -> RealArray:
+    """Return the voters' shares of the votes, in float64, so that they do not depend on the other queries."""
+    Z, V = queries.astype(np.float64), voters.astype(np.float64)
+    norms = np.square(Z).sum(axis=1)[:, np.newaxis] + np.square(V).sum(axis=1)
+    squared = norms - 2.0 * (Z @ V.T)
+    exponents = logs - np.sqrt(np.where(squared > _ROUNDING_OF_FEW * norms, squared, 0.0))
+    shares = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 @kernel_with(FAST | {"nnan", "nsz"})
@@ -334,7 +342,9 @@ def _normalise(products: RealArray, norms: RealArray, their_norms: RealArray, lo
     for r in range(products.shape[0]):
         row, norm, largest = products[r], norms[r], np.float32(-np.inf)
         for j in range(n):
-            row[j] = logs[j] - np.sqrt(max(norm + their_norms[j] - two * row[j], zero))
+            both = norm + their_norms[j]
+            squared = both - two * row[j]
+            row[j] = logs[j] - np.sqrt(squared if squared > np.float32(_ROUNDING) * both else zero)
             largest = max(largest, row[j])
         for j in range(n):
             exponent = max(row[j] - largest, np.float32(-RANGE)) * np.float32(_PER_LOG2)
