@@ -18,11 +18,14 @@ def fitted(X, n_bins=8):
 
 
 def test_a_number_becomes_its_standardised_value_and_bins():
-    X = np.arange(9.0)[:, np.newaxis]
+    X = np.arange(41.0)[:, np.newaxis]
     _, encoded = fitted(X, n_bins=4)
-    assert encoded.shape == (9, 5)
-    np.testing.assert_allclose(encoded[:, 0], (X[:, 0] - 4.0) / X.std(), rtol=1e-6)
-    np.testing.assert_allclose(encoded[:, 1:], np.clip((X - [0.0, 2.0, 4.0, 6.0]) / 2.0, 0.0, 1.0))
+    assert encoded.shape == (41, 5)
+    np.testing.assert_allclose(encoded[:, 0], (X[:, 0] - 20.0) / X.std(), rtol=1e-6)
+    np.testing.assert_allclose(encoded[:, 1:], np.clip((X - [0.0, 10.0, 20.0, 30.0]) / 10.0, 0.0, 1.0))
+    X = np.array([[0.0], [1.0], [5.0], [5.0], [7.0]])  # few values are the edges
+    _, encoded = fitted(X, n_bins=4)
+    np.testing.assert_allclose(encoded[:, 1:], np.clip((X - [0.0, 1.0, 5.0]) / [1.0, 4.0, 2.0], 0.0, 1.0))
 
 
 def test_flags_categories_gaps_and_constants():
