@@ -421,3 +421,11 @@ def test_a_model_that_is_learned_again_has_not_seen_what_it_leaves_out():
     model.add(X[150:], y[150:]).refit()
     assert (model.folds_ >= 0).all()
     np.testing.assert_array_equal(model.folds_[:150], folds)
+
+
+def test_rows_of_a_table_without_weight_leave_no_trace(wine):
+    X, y = wine
+    there = np.arange(len(X)) % 3 > 0
+    weighted = NeighborClassifier(trees=False).fit(X, y, sample_weight=there.astype(float))
+    absent = NeighborClassifier(trees=False).fit(X[there], y[there])
+    np.testing.assert_array_equal(weighted.predict_proba(X), absent.predict_proba(X))

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 from mahala.data.columns.cells import Decimal
 from mahala.data.columns.values import is_frame
@@ -61,7 +62,9 @@ class Encoder:
             self.table = TablePreprocessor(**self._settings)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the preprocessor says the same of each column
-                plain = self.table.fit_transform(X)[rows]
+                # Rows that are not named leave no trace. A row counts once: repeats would hide identifiers.
+                used, places = np.unique(rows, return_inverse=True)
+                plain = self.table.fit_transform(X if len(used) == X.shape[0] else _safe_indexing(X, used))[places]
             self.n_features_in = self.table.n_features_in_
             self._columns = self.table.get_feature_names_out().tolist()
             self._learn_numbers(plain, self.table.numbers())

@@ -59,7 +59,7 @@ class NeighborModel(Inspection, SavedEstimator):
             shape (n_rows, n_features); of many rows of Dask 100,000 are drawn
         y : what is to be predicted of each row
         sample_weight : weights of at least 0 of the rows, in the loss and in their votes; whole numbers count as
-            repeats of the row, default=None
+            repeats of the row, except in what fills the gaps of a data frame, default=None
         groups : the group of each row, such as a person; the rows of a group are left out together, default=None
         """
         check_params(self)
