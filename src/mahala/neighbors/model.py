@@ -240,7 +240,8 @@ class NeighborModel(Inspection, SavedEstimator):
         metric = getattr(self.metric, "metric_", self.metric)
         if not isinstance(metric, MahalanobisMetric):
             expected = "None, a MahalanobisMetric or a fitted learner of one"
-            raise ValueError(f"metric must be {expected}, got {type(self.metric).__name__}")
+            state = " that is not fitted" if hasattr(self.metric, "fit") else ""
+            raise ValueError(f"metric must be {expected}, got {type(self.metric).__name__}{state}")
         return metric
 
     def _table(self, X: Any, *, reset: bool) -> Any:

@@ -66,7 +66,12 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
 
     def _numbers(self, y: Any, n_rows: int) -> FloatArray:
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        try:
+            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        except ValueError as error:
+            if "convert" not in str(error):
+                raise
+            raise ValueError(f"y must hold numbers, for classes use NeighborClassifier: {error}") from error
         if y.ndim != 1 or len(y) != n_rows:
             raise ValueError(f"y must be 1-D with a number for each of the {n_rows} rows, got shape {y.shape}")
         return np.asarray(y)
