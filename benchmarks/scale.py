@@ -1,6 +1,6 @@
 """How far each batch learner goes on this machine: seconds and memory of a fit, for some sizes.
 
-    python benchmarks/scale.py               # about four minutes
+    python benchmarks/scale.py               # about seven minutes
     python benchmarks/scale.py --seconds 30  # waits longer for each fit
 
 The sizes are many rows, many features, and sparse rows of very many features. Each fit has default parameters and runs
