@@ -48,7 +48,7 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = NeighborRegressor().fit(X[::2], y[::2])
-    >>> model.score(X[1::2], y[1::2]) > 0.45
+    >>> model.score(X[1::2], y[1::2]) > 0.4
     True
     >>> model.predict_interval(X[:3], level=0.8).shape
     (3, 2)
