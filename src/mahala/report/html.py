@@ -163,8 +163,9 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows; always "
         f"predicting it has an error of {percent(board.majority_error)}."
     )
-    k = "k, chosen inside each training part," if board.n_neighbors is None else f"{board.n_neighbors}"
-    votes = f" Errors are those of {k} neighbours." if with_errors else ""
+    chosen = "k neighbours, a number chosen inside each training part"
+    k = chosen if board.n_neighbors is None else f"{board.n_neighbors} neighbours"
+    votes = f" Errors are those of {k}." if with_errors else ""
     which = "with the most errors" if with_errors else "with the most rows"
     some = "" if len(drawn) == len(counts) else f" Of {len(counts)} classes, the {len(drawn)} {which}."
     title = "Classes and their errors" if with_errors else "Classes"
@@ -173,7 +174,7 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         data["confusion"] = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"
         rows = f"The test rows of {board.parts} parts" if board.partial else f"All rows as test rows{times}"
-        note = f"{rows}, with {k} neighbours. Darker cells have a larger share of their row."
+        note = f"{rows}, with {k}. Darker cells have a larger share of their row."
         sections.append(Section("Which classes are confused", chart("confusion"), note + some))
     return sections
 
