@@ -259,7 +259,7 @@ def _has_names(head: Sequence[Sequence[str]]) -> bool | None:
     if in_turn and (whole[0] == 0 or (n > 2 if n_words else n > 3 and whole[0] == 1)):
         if any(found and text not in numeric for text, found in zip(first, again, strict=True) if text):
             return False
-        # Names in turn differ from what is below in kind, or in being such numbers: each another one, from 0 to n - 1.
+        # A header of consecutive numbers differs from the rows below in kind, or they do not hold each number once.
         alike = bool(below) and all(_is_whole(text) for row in below for text in row)
         unique = all(len(set(row)) == n for row in below)
         permuted = all(sorted(row) == sorted(numeric) for row in below)
