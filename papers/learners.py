@@ -50,7 +50,7 @@ from mahala.online.pola import POLA
 from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 from papers.pa2013.protocol import DATASETS as TABLES_OF_2013
 from papers.pa2013.protocol import SETTINGS
 from papers.results import summarise, wrapped

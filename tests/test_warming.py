@@ -12,7 +12,7 @@ import numpy as np
 import mahala
 from mahala.compiled.jit import Kernel
 from sklearn.datasets import load_wine
-from mahala.support.contexts import COMPILING
+from mahala.support.limits import COMPILING
 
 told = []
 drawn = np.random.get_state()[2]

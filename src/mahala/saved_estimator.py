@@ -15,8 +15,8 @@ import mahala
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.metric import Metric
 from mahala.support.arrays import Arrays
-from mahala.support.contexts import one_at_a_time
 from mahala.support.lazily import BaseEstimator
+from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import (
     ModelFileError,
     header_value,

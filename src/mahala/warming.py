@@ -22,7 +22,7 @@ from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import estimator_names, kind_named
-from mahala.support.contexts import COMPILING
+from mahala.support.limits import COMPILING
 from mahala.support.parameters import config_context
 
 # Settings beside the defaults that run functions of their own.

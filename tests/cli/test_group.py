@@ -16,7 +16,7 @@ from mahala.cli import group
 from mahala.cli.group import Group
 from mahala.cli.main import app
 from mahala.cli.output import print_json
-from mahala.support.contexts import NOTICE, Compiling
+from mahala.support.limits import NOTICE, Compiling
 
 
 def failing(error):

@@ -41,7 +41,7 @@ import os, sys
 writable, real = sys.argv[1], os.access
 os.access = lambda path, mode: real(path, mode) and (mode != os.W_OK or str(path).startswith(writable))
 from mahala.compiled.triplets.rows import late
-from mahala.support.contexts import COMPILING
+from mahala.support.limits import COMPILING
 import numba
 assert late(2.0, 0.5) == 1.5
 assert numba.config.CACHE_DIR == os.environ["NUMBA_CACHE_DIR"]  # which functions of others keep
@@ -72,7 +72,7 @@ def test_compiling_is_told_once_and_timed(tmp_path):
         """
         import logging, time
         from mahala.compiled.jit import kernel
-        from mahala.support.contexts import COMPILING
+        from mahala.support.limits import COMPILING
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         begin, clock = time.monotonic(), COMPILING.working_time()
         double = kernel(lambda x: 2 * x)

@@ -7,7 +7,7 @@ import pytest
 
 import mahala
 from mahala.neighbors import model as module
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 
 
 @pytest.fixture

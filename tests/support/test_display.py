@@ -8,8 +8,8 @@ import pytest
 import mahala
 from mahala import BilinearMetric, MahalanobisMetric, Pairs, Triplets
 from mahala.support import display
-from mahala.support.contexts import Compiling
 from mahala.support.display import as_table, paragraph
+from mahala.support.limits import Compiling
 
 
 def test_bars_of_every_kind_of_learner(labelled, capsys):

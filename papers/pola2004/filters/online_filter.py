@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from mahala.compiled.triplets.rows import CSR, rows_as_csr
 from mahala.support.arrays import BoolArray, FloatArray, row_blocks
-from mahala.support.contexts import all_or_nothing, one_at_a_time, uninterrupted
 from mahala.support.lazily import BaseEstimator, ClassifierMixin
+from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.parameters import check_params
+from mahala.support.signals import uninterrupted
 from mahala.support.validation import check_features, check_labels, check_row, is_sparse
 
 # The largest size of the values of the documents that are passed to compiled code at a time.

@@ -20,10 +20,12 @@ from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
 from mahala.support.arrays import Arrays, FloatArray, RealArray, check_room
-from mahala.support.contexts import all_or_nothing, interrupts_kept, one_at_a_time, one_blas_thread
 from mahala.support.display import progress_bar
+from mahala.support.limits import one_blas_thread
+from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
+from mahala.support.signals import no_interrupt_lost
 from mahala.support.states import Fields, prefixed, without_prefix
 from mahala.support.validation import is_chunked, is_sparse, to_numpy
 
@@ -40,7 +42,7 @@ class BatchLearner(DistanceMixin, Learner):
     """Base class of the learners of a Mahalanobis metric from labelled rows or, for some of them, from comparisons.
 
     Ctrl-C during `fit` keeps the model of the last complete iteration, sets `stop_reason_` to "interrupted" and raises
-    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.contexts`), which
+    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.limits`), which
     `mahala.compare` sets, ends `fit` after the iteration in which it is reached, with `stop_reason_` "time".
     """
 
@@ -82,12 +84,12 @@ class BatchLearner(DistanceMixin, Learner):
         self._check_params()
         interrupt = None
         with all_or_nothing(self), one_blas_thread(), engine_for(X):
-            with interrupts_kept():
+            with no_interrupt_lost():
                 data = self._training_data(X, y, **more)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
                 try:
-                    with interrupts_kept():
+                    with no_interrupt_lost():
                         reason = self._learn(data, run)
                 except KeyboardInterrupt as error:
                     if not run.model:

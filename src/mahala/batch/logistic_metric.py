@@ -20,7 +20,7 @@ from mahala.judge import Verdict
 from mahala.learner import LabelledRows, n_axes
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays
-from mahala.support.contexts import one_at_a_time
+from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Where, between
 from mahala.support.states import prefixed, without_prefix

@@ -11,7 +11,7 @@ from mahala.compiled.threads import transposed_product
 from mahala.engine.inputs import computed
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray, row_blocks
-from mahala.support.contexts import out_of_time
+from mahala.support.limits import out_of_time
 from mahala.support.parameters import Count, NonNegative
 from mahala.support.validation import to_numpy
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import mahala
 from mahala.cli.leaderboard import LEARNED, MODEL, REPORT, TABLE, finish
 from mahala.cli.output import Writer, escape, provenance, records_writer, table, terminal, text_writer
-from mahala.support.contexts import time_limit
 from mahala.support.display import task_bar
+from mahala.support.limits import time_limit
 
 
 def compare_answers(

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_info
 
 import mahala
 from mahala.cli.output import Json, show
-from mahala.support.contexts import COMPILING
 from mahala.support.display import task_bar
+from mahala.support.limits import COMPILING
 
 # Extras that are for developers, or that only collect others.
 _NOT_SHOWN = {"all", "dev", "docs", "test"}

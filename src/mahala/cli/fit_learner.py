@@ -17,7 +17,7 @@ from mahala.cli.models import learner_named, spectrum
 from mahala.cli.options import FitOptions, computing
 from mahala.cli.output import escape, fact_grid, show
 from mahala.cli.tables import check_labels, labelled_table, show_columns
-from mahala.support.contexts import stopped_by_ctrl_c
+from mahala.support.limits import stopped_by_ctrl_c
 from mahala.support.validation import is_chunked, is_sparse
 
 if TYPE_CHECKING:

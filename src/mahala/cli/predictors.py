@@ -15,7 +15,7 @@ import numpy as np
 
 import mahala
 from mahala.cli.output import say
-from mahala.support.contexts import stopped_by_ctrl_c
+from mahala.support.limits import stopped_by_ctrl_c
 
 # Whole numbers that are not changed where they are read as such.
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")

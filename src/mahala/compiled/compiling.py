@@ -26,7 +26,8 @@ from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.types import unliteral
 
-from mahala.support.contexts import COMPILING, uninterrupted
+from mahala.support.limits import COMPILING
+from mahala.support.signals import uninterrupted
 
 try:
     import fcntl

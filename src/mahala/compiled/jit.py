@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 from typing import Any, Self, TypeVar, cast
 
 from mahala.support.arrays import FloatArray, SignArray
-from mahala.support.contexts import uninterrupted
+from mahala.support.signals import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

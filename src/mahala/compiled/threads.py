@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
-from mahala.support.contexts import one_blas_thread
 from mahala.support.lazily import sp
+from mahala.support.limits import one_blas_thread
 from mahala.support.parameters import config_context, get_config
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from mahala.evaluation.cross_validation.measuring import final_seconds
 from mahala.evaluation.cross_validation.panel import default_panel
 from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 from mahala.support.parameters import Positive, Seed, check_params, check_seed
 
 

@@ -18,7 +18,7 @@ from mahala.judge import Decision, choose, judge, mean_interval
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 from mahala.support.parameters import check_seed
 
 Progress = Callable[[int, int, str], object]

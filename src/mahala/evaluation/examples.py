@@ -12,7 +12,7 @@ from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.neighbors.model import NeighborModel
 from mahala.neighbors.reasons import Reasons
 from mahala.support.arrays import IndexArray
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 
 # Rows that are shown.
 _SHOWN = 5

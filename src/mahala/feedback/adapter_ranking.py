@@ -26,7 +26,7 @@ from mahala.metric import BilinearMetric
 from mahala.metric.matrices import leading
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.contexts import one_at_a_time
+from mahala.support.locking import one_at_a_time
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_row, check_rows, is_sparse
 

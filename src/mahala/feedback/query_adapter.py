@@ -22,10 +22,12 @@ from mahala.feedback.trust.trust import Trust, page_pairs
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.arrays import Arrays, FloatArray, slices
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
+from mahala.support.limits import one_blas_thread
+from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.model_files import ModelFileError, check_matrix_shape, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed
+from mahala.support.signals import uninterrupted
 from mahala.support.states import Integer, Part, restore, to_parts
 from mahala.support.validation import check_rows
 

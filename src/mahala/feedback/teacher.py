@@ -14,7 +14,8 @@ from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
-from mahala.support.contexts import one_at_a_time, one_blas_thread
+from mahala.support.limits import one_blas_thread
+from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import Seed, check_seed
 from mahala.support.validation import check_indices, check_rows, is_sparse

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from mahala.metric.kernels import KERNELS, Kernel, check_kernel, kernel_values
 from mahala.metric.matrices import from_arrays, to_arrays
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, read_only, slices
-from mahala.support.contexts import all_or_nothing
 from mahala.support.lazily import linalg, sp
+from mahala.support.locking import all_or_nothing
 from mahala.support.model_files import ModelFileError, array_value, finite, finite_array, header_value
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
 

@@ -10,7 +10,7 @@ from mahala.comparisons import Triplets
 from mahala.judge import FEWEST, QUANTILE, standard_errors
 from mahala.metric.base import Metric
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.contexts import out_of_time
+from mahala.support.limits import out_of_time
 from mahala.support.parameters import Share
 
 # Values of "auto" where triplets cannot determine M: the first one, unless another is better on held-out answers by

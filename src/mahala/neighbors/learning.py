@@ -15,7 +15,7 @@ from mahala.neighbors.line import MOST_ROWS, final_line, left_out_lines, ridge
 from mahala.neighbors.maps import MapFit, Target, first_map, joined
 from mahala.neighbors.mixture import best_weights, gain, mixed
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.contexts import out_of_time
+from mahala.support.limits import out_of_time
 
 # Of more rows, so many are drawn to learn from; all of them vote. Of these, so many are left out once.
 MOST_LEARNED, MOST_LEFT_OUT = 100_000, 20_000

@@ -16,8 +16,8 @@ from mahala.compiled.threads import product, transposed_product
 from mahala.engine import machine_engine
 from mahala.engine.engine import MachineEngine
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.contexts import out_of_time
 from mahala.support.lazily import linalg
+from mahala.support.limits import out_of_time
 
 # Rows of L while it is learned.
 MOST_DIRECTIONS = 64

@@ -21,8 +21,9 @@ from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Rows, Settings, lea
 from mahala.neighbors.maps import Target
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, time_limit
 from mahala.support.display import progress_bar
+from mahala.support.limits import one_blas_thread, time_limit
+from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.model_files import ModelFileError, count_value, header_value
 from mahala.support.parameters import Count, Fraction, Positive, Seed, check_params, check_seed, check_value
 from mahala.support.states import prefixed

@@ -16,17 +16,12 @@ from mahala.metric import Metric
 from mahala.online.history import RECORD, History
 from mahala.online.state.base import State
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
-from mahala.support.contexts import (
-    all_or_nothing,
-    interrupts_kept,
-    one_at_a_time,
-    one_blas_thread,
-    out_of_time,
-    uninterrupted,
-)
 from mahala.support.display import SHOWN, tell_stream
+from mahala.support.limits import one_blas_thread, out_of_time
+from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.model_files import check_matrix_shape, header_value
 from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
+from mahala.support.signals import no_interrupt_lost, uninterrupted
 from mahala.support.states import Fields, Integer, Number, Part, restore, to_parts
 from mahala.support.validation import is_chunked
 
@@ -87,7 +82,7 @@ class OnlineLearner(Learner):
                 return self.partial_fit(X, y)
         check_params(self)
         self._check_params()
-        with all_or_nothing(self), interrupts_kept(), one_blas_thread():
+        with all_or_nothing(self), no_interrupt_lost(), one_blas_thread():
             comparisons, codes = self._comparisons(X, y, reset=True, at_most=False)
             self._begin(comparisons, complete=True)
             self._learn(comparisons, codes)
@@ -107,7 +102,7 @@ class OnlineLearner(Learner):
             return self
         self._check_stream("partial_fit")
         is_new = "_model" not in vars(self)
-        with all_or_nothing(self) if is_new else nullcontext(), interrupts_kept():
+        with all_or_nothing(self) if is_new else nullcontext(), no_interrupt_lost():
             comparisons, _ = self._comparisons(X, y, reset=is_new, at_most=True)
             if is_new:
                 self._begin(comparisons, complete=False)

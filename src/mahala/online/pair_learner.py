@@ -12,8 +12,9 @@ from mahala.learner import DistanceMixin
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray
-from mahala.support.contexts import one_at_a_time, uninterrupted
+from mahala.support.locking import one_at_a_time
 from mahala.support.parameters import Count, Share
+from mahala.support.signals import uninterrupted
 from mahala.support.validation import check_row, check_sign
 
 

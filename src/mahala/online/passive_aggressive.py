@@ -12,7 +12,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, check_memory, first_state
 from mahala.support.arrays import IndexArray
-from mahala.support.contexts import one_at_a_time
+from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, NonNegative, Where, between
 from mahala.support.states import Number

@@ -12,7 +12,7 @@ from mahala.online.state.base import Steps
 from mahala.online.state.definite import DefiniteState
 from mahala.online.state.margin import PairChunk, SymmetricMatrix, Whole, symmetric
 from mahala.support.arrays import FloatArray
-from mahala.support.contexts import one_blas_thread
+from mahala.support.limits import one_blas_thread
 from mahala.support.parameters import Count, Positive
 from mahala.support.states import Array, Integer
 

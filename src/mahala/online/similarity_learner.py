@@ -19,9 +19,10 @@ from mahala.online.state.dense import DenseState, dense_bytes, fit_gram, gram_is
 from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule, SimilarityState, StepLength, items_of, touches
 from mahala.online.state.sparse import SparseState
 from mahala.support.arrays import FloatArray, IndexArray, memory_limit
-from mahala.support.contexts import one_at_a_time, uninterrupted
+from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
+from mahala.support.signals import uninterrupted
 from mahala.support.states import Array, Number
 from mahala.support.validation import check_row, check_rows, is_sparse
 

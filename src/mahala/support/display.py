@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from html import escape
 from typing import TYPE_CHECKING
 
-from mahala.support.contexts import COMPILING
+from mahala.support.limits import COMPILING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

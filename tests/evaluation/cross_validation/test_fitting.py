@@ -19,7 +19,7 @@ from mahala.evaluation.cross_validation import fitting
 from mahala.evaluation.cross_validation.fitting import baseline_scores, embedded, refit
 from mahala.evaluation.cross_validation.panel import default_panel
 from mahala.evaluation.cross_validation.plan import target_of
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 
 
 def rows(n=120, d=6):

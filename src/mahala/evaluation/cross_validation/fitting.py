@@ -19,7 +19,7 @@ from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, check_room
-from mahala.support.contexts import out_of_time, time_limit
+from mahala.support.limits import out_of_time, time_limit
 from mahala.support.validation import check_rows, is_sparse
 
 # Distances, by which the nearest neighbours vote, and classifiers.

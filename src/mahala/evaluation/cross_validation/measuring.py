@@ -29,7 +29,7 @@ from mahala.evaluation.cross_validation.voting import best_count, chosen_neighbo
 from mahala.learner import Learner
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray
-from mahala.support.contexts import time_limit
+from mahala.support.limits import time_limit
 from mahala.support.parameters import config_context, get_config
 
 # Shares of the budget: of the learners' fits, of the baselines', and of the final fit.

@@ -16,7 +16,7 @@ from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
-from mahala.support.contexts import one_blas_thread
+from mahala.support.limits import one_blas_thread
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.states import Array, Fields, Number, prefixed, without_prefix
 

@@ -13,9 +13,9 @@ from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, Numbers, StepRule
 from mahala.metric import BilinearMetric
 from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size, slices
-from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
+from mahala.support.signals import uninterrupted
 from mahala.support.states import Array, Fields, Flag, Group, Integer, Number
 from mahala.support.validation import is_sparse
 

@@ -1,4 +1,4 @@
-"""Contexts for fits: restore on errors, defer Ctrl-C, lock, limit BLAS to one thread, and limit the time."""
+"""Limits of fits: one thread of BLAS, an amount of time, the first Ctrl-C."""
 
 import functools
 import logging
@@ -8,155 +8,23 @@ import signal
 import sys
 import threading
 import time
-import weakref
-from _signal import signal as _set_handler  # type: ignore[import-not-found]  # without the cost of enumerations
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
+
+from mahala.support.signals import uninterrupted
 
 _LOG = logging.getLogger("mahala")
 NOTICE = "compiling kernels, once per installation; `mahala warm-up` does it ahead"
 
-_MAIN = threading.main_thread()
 _lock = threading.Lock()
 # The outermost context of each thread in which BLAS has one thread, and the function that entered it.
 _limited: dict[int, tuple["one_blas_thread", FrameType]] = {}
 _before: list[int] = []  # the numbers of threads outside of them; empty outside
-
-
-@contextmanager
-def all_or_nothing(instance: object) -> Iterator[None]:
-    """Restore the attributes of an object if the block raises an exception, KeyboardInterrupt included."""
-    before = dict(vars(instance))
-    try:
-        yield
-    except BaseException:
-        values = vars(instance)
-        values.update(before)  # first, so that the lock of the object is never missing
-        for name in [name for name in values if name not in before]:
-            del values[name]
-        raise
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
-
-
-_locks: weakref.WeakSet["_Lock"] = weakref.WeakSet()
-
-
-class _Lock:
-    """A lock that is not copied or pickled with the object it guards.
-
-    A thread that waits for `lock` holds `gate`. One that has released the lock needs the gate to take it again, and so
-    cannot overtake, however tight its loop is.
-    """
-
-    __slots__ = ("__weakref__", "gate", "is_lost", "lock")
-
-    def __init__(self) -> None:
-        self.gate, self.lock = threading.Lock(), threading.RLock()
-        self.is_lost = False  # whether a thread that this process does not have holds it
-        _locks.add(self)
-
-    def after_fork(self) -> None:
-        """Notice in a forked process that a thread of the other process holds the lock, and will not release it."""
-        self.gate = threading.Lock()  # who waited is not there, either
-        if self.lock.acquire(blocking=False):
-            self.lock.release()
-        else:
-            self.is_lost = True
-
-    def __reduce__(self) -> tuple[type["_Lock"], tuple[()]]:
-        return _Lock, ()
-
-
-def one_at_a_time(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Decorate methods of which only one runs at a time on an object; other threads wait until it is done."""
-
-    @functools.wraps(method)
-    def locked(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
-        values: Any = vars(self)
-        # setdefault is atomic: threads that come at the same time get the same lock.
-        guard = values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock())
-        if guard.is_lost:
-            problem = "another thread used this object when the process was forked, so it may be half changed"
-            raise RuntimeError(f"{problem}: fork before that, or load it from a file")
-        lock = guard.lock
-        if lock._is_owned():  # by the method that calls this one
-            return method(self, *args, **kwargs)
-        # Ctrl-C may come after any call, but not between `finally` and `release`.
-        try:
-            with guard.gate:
-                lock.acquire()
-            return method(self, *args, **kwargs)
-        finally:
-            try:  # noqa: SIM105  (`suppress` is a call)
-                lock.release()
-            except RuntimeError:  # Ctrl-C came while it waited for the lock
-                pass
-
-    return locked  # type: ignore[return-value]
-
-
-class uninterrupted:
-    """A context in which Ctrl-C waits for the end of the block, so that a model never disagrees with its counters.
-
-    It is a class, not a generator: `learn_one` enters it for each comparison.
-    """
-
-    __slots__ = ("_before", "_waiting")
-
-    def __enter__(self) -> None:
-        self._waiting = False
-        self._before: Any = None
-        if threading.current_thread() is _MAIN:
-            self._before = _set_handler(signal.SIGINT, self._defer) or signal.SIG_DFL
-
-    def __exit__(self, *exception: object) -> None:
-        if self._before is not None:
-            _set_handler(signal.SIGINT, self._before)
-            if self._waiting:
-                signal.raise_signal(signal.SIGINT)
-
-    def _defer(self, number: int, frame: FrameType | None) -> None:
-        self._waiting = True
-
-
-class interrupts_kept:
-    """A context that raises at its end what Ctrl-C raised inside of it, if that was lost there.
-
-    Python drops exceptions that are raised in a finalizer or in the callback of a weak reference, and Ctrl-C may come
-    there: scikit-learn's first check of rows looks for plugins in ZIP files, whose class has a finalizer.
-    """
-
-    __slots__ = ("_before", "_raised")
-
-    def __enter__(self) -> None:
-        self._raised: BaseException | None = None
-        self._before: Any = signal.getsignal(signal.SIGINT) if threading.current_thread() is _MAIN else None
-        if callable(self._before):
-            _set_handler(signal.SIGINT, self._handle)
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if callable(self._before) and signal.getsignal(signal.SIGINT) == self._handle:
-            _set_handler(signal.SIGINT, self._before)
-        raised, self._raised = self._raised, None
-        if kind is None and raised is not None:
-            raise raised
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        _set_handler(signal.SIGINT, self._before)
-        try:
-            self._before(number, frame)
-        except BaseException as error:
-            self._raised = error
-            raise
 
 
 class one_blas_thread(ContextDecorator):
@@ -218,10 +86,8 @@ def _set(counts: list[int]) -> bool:
 
 
 def _forget() -> None:
-    """Begin anew in a forked process: its threads are gone, and what they held will not be released."""
+    """Begin anew in a forked process: its threads are gone, and their contexts will not end."""
     global _lock
-    for lock in _locks:
-        lock.after_fork()
     _lock = threading.Lock()
     _limited.clear()
     if _before:
