@@ -12,7 +12,7 @@ from mahala.support import arrays
 
 D = 2_000
 Y = np.arange(12) % 2
-X = sp.random_array((12, D), density=0.2, format="csr", rng=np.random.default_rng(0))
+X = sp.random_array((12, D), density=0.2, format="csr", random_state=np.random.default_rng(0))
 
 
 @pytest.fixture(autouse=True)

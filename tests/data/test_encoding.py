@@ -68,7 +68,7 @@ def test_many_columns_have_no_bins_and_very_many_become_directions():
     assert encoded.shape == (5, MOST_FEATURES // 2)
     for X in (
         rng.normal(size=(300, MOST_FEATURES + 1)),
-        sp.random_array((300, 5000), density=0.01, rng=0, format="csr"),
+        sp.random_array((300, 5000), density=0.01, random_state=np.random.default_rng(0), format="csr"),
     ):
         encoder, encoded = fitted(X)
         assert encoded.shape == (300, N_DIRECTIONS)
@@ -79,8 +79,8 @@ def test_many_columns_have_no_bins_and_very_many_become_directions():
     "X",
     [
         np.where(np.random.default_rng(0).random((20, 3)) < 0.2, np.nan, np.random.default_rng(1).normal(size=(20, 3))),
-        sp.random_array((20, 6), density=0.5, rng=0, format="csr"),
-        sp.random_array((30, 3000), density=0.05, rng=0, format="csr"),
+        sp.random_array((20, 6), density=0.5, random_state=np.random.default_rng(0), format="csr"),
+        sp.random_array((30, 3000), density=0.05, random_state=np.random.default_rng(0), format="csr"),
         pd.DataFrame({"a": ["x", "y", None, "x"], "b": [1.5, 2.5, None, 4.0]}),
     ],
     ids=["gaps", "sparse", "wide", "table"],

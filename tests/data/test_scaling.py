@@ -60,6 +60,8 @@ def test_scales_come_before_the_kernel():
 
 def test_float32_stays():
     assert divided(np.ones((2, 2), dtype=np.float32), np.ones(2)).dtype == np.float32
+    tiny = np.array([[5e-310, 0.0], [0.0, 2.0]])  # 1 / 5e-310 is not a number
+    np.testing.assert_array_equal(divided(sp.csr_array(tiny), np.array([5e-310, 2.0])).toarray(), np.eye(2))
     assert divided(np.ones((2, 2), dtype=int), np.ones(2)).dtype == np.float64
 
 

@@ -131,7 +131,7 @@ def test_pipelines_clones_and_searches():
         (np.array([[1.0], [2.0]]), [True, False]),
         (np.array([[3.0]]), ["only"]),
         (pd.DataFrame({"id": [f"u{i}" for i in range(3000)], "x": np.arange(3000) % 7}), np.arange(3000) % 7 % 2),
-        (sp.random_array((60, 3000), density=0.02, rng=0, format="csr"), np.arange(60) % 3),
+        (sp.csr_array(np.eye(60, 3000) + np.eye(60, 3000, 999)), np.arange(60) % 3),
         (np.full((4, 1), np.nan), [0, 1, 1, 0]),
     ],
     ids=["constant", "one class", "class of one row", "wide", "duplicates", "contradictions", "two rows", "one row",

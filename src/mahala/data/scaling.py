@@ -117,5 +117,8 @@ def divided(X: Any, scales: FloatArray) -> Any:
     """Divide each feature of valid rows by its scale."""
     dtype = X.dtype if X.dtype.kind == "f" else np.float64
     if is_sparse(X):
-        return sp.csr_array(X @ sp.diags_array(1.0 / scales)).astype(dtype, copy=False)
+        X = sp.csr_array(X)
+        # Not a product with 1 / scales, which overflows for a scale below 1e-308.
+        values = (X.data / scales[X.indices]).astype(dtype, copy=False)
+        return sp.csr_array((values, X.indices, X.indptr), X.shape)
     return (X / scales).astype(dtype, copy=False)
