@@ -26,7 +26,7 @@ def pages(rng, n, d):
 @examples(6)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_steps_are_those_of_the_definition(learner, seed):
-    rng, rule = np.random.default_rng(seed), learner._rule()
+    rng, rule = np.random.default_rng(seed), learner.step_rule(1.0, 1.0)
     d = int(rng.integers(1, 9))
     fast, M, models = DeferredMap(d, None), np.eye(d), []
     for x, items, (positive, negative, weights) in pages(rng, int(rng.integers(1, 2 * WAITING + 8)), d):
@@ -47,7 +47,7 @@ def test_steps_are_those_of_the_definition(learner, seed):
 
 
 def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
-    rng, rule, d = np.random.default_rng(0), mahala.OASIS(0.5, margin=0.25)._rule(), 13
+    rng, rule, d = np.random.default_rng(0), mahala.OASIS(0.5, margin=0.25).step_rule(1.0, 1.0), 13
     entries = list(pages(rng, 80, d))
     alone, together = DeferredMap(d, None), DeferredMap(d, None)
     for at, (x, items, pairs) in enumerate(entries):
@@ -57,8 +57,7 @@ def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
         if at in (25, 60):
             header, arrays = together.get_state()
             together.matrices()
-            n_steps, together = together.n_steps, DeferredMap(d, None)
-            together.n_steps = n_steps
+            together = DeferredMap(d, None)
             together.set_state(header, {name: array.copy() for name, array in arrays.items()})
         together.feed_query(x, items, pairs, rule)
     assert all((one == other).all() for one, other in zip(alone.matrices(), together.matrices(), strict=True))
@@ -66,5 +65,5 @@ def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
 
 def test_a_damaged_state_is_refused():
     header, arrays = DeferredMap(3, None).get_state()
-    with pytest.raises(ModelFileError, match="fewer than 32 rows"):
-        DeferredMap(3, None).set_state(header, arrays | {"queries": np.zeros((32, 3))})
+    with pytest.raises(ModelFileError, match="'n_waiting' should be less than 32"):
+        DeferredMap(3, None).set_state(header | {"n_waiting": 32}, arrays)

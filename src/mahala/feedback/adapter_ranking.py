@@ -83,7 +83,7 @@ class AdapterRanking(SavedEstimator):
         if kind not in self._served:
             self._served[kind] = None  # a second query before anything is learned is worth a matrix
             _, mean, last = self._trust.shares(kind)
-            products = self._model.learned.products(x)
+            products = self._model.map.products(x)
             return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
         return np.asarray(x @ self._matrix(kind))
 
@@ -206,7 +206,7 @@ class AdapterRanking(SavedEstimator):
         self._check_fitted()
         personal = self._personal.bonuses() if self.personal else NOTHING
         more = self._memory.bonuses(), personal, self._weights, self._signals.served()
-        models = self._model.learned.matrices()
+        models = self._model.map.matrices()
         return QueryMaps(self._matrix("new", models), self._matrix("known", models), self._ids.digests, *more)
 
     def _matrix(self, kind: str, models: tuple[FloatArray, FloatArray] | None = None) -> FloatArray:
@@ -214,7 +214,7 @@ class AdapterRanking(SavedEstimator):
         served = self._served.get(kind)
         if served is None:
             _, mean, last = self._trust.shares(kind)
-            models = models or self._model.learned.matrices()
+            models = models or self._model.map.matrices()
             served = last * models[0] + mean * models[1]
             # What is left of the shares, rounding included, so that models that are the identity give the identity.
             served[np.diag_indices(len(served))] += 1.0 - (last + mean)

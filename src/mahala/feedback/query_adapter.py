@@ -11,7 +11,6 @@ from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback.adapter_ranking import AdapterRanking, check_width
 from mahala.feedback.maps import judged
-from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.maps.map_learner import MapLearner
 from mahala.feedback.memory.click_memory import ClickMemory, Keys, RankRates, item_keys, personal_key
 from mahala.feedback.memory.remembered import Remembered, digest_of
@@ -20,12 +19,13 @@ from mahala.feedback.trust.signal_ranker import SignalRanker
 from mahala.feedback.trust.signals import Signals, check_signals
 from mahala.feedback.trust.trust import Trust, page_pairs
 from mahala.judge import Verdict
-from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.oasis import OASIS
+from mahala.online.ogd import OGD
 from mahala.support.arrays import Arrays, FloatArray, slices
 from mahala.support.display import SHOWN, task_bar
 from mahala.support.limits import one_blas_thread
 from mahala.support.locking import all_or_nothing, one_at_a_time
-from mahala.support.model_files import ModelFileError, check_matrix_shape, header_value
+from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed
 from mahala.support.signals import uninterrupted
 from mahala.support.states import Integer, Part, restore, to_parts
@@ -92,9 +92,8 @@ class QueryAdapter(AdapterRanking):
 
     Parameters
     ----------
-    learner : SimilarityLearner or None
-        What learns M; its `init`, `average`, `storage` and `record` are set by the adapter, and the matrices of `OASIS`
-        and `OGD` are in float64. None is
+    learner : OASIS, OGD or None
+        Whose steps M takes, from the identity. Its `margin`, its C or eta and its `max_memory` count. None is
         ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
         score among the results shown, or in `fit` the median one between the first and the tenth. Two results may have
         been chosen because they are close, so that their difference is that between the first scores of two pages.
@@ -147,7 +146,7 @@ class QueryAdapter(AdapterRanking):
     (8,)
     """
 
-    learner: SimilarityLearner | None = None
+    learner: OASIS | OGD | None = None
     _: KW_ONLY
     cap: Share = 1.0
     half_life: Positive | None = None
@@ -195,10 +194,10 @@ class QueryAdapter(AdapterRanking):
                 tick = judged.counted(update, int(self.n_passes) * n * folds)
                 passes = judged.Passes(int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick)
                 expert, learned, self._judged, self.cross_validation_ = judged.fit_map(
-                    search, passes, self._model.new_model, self._model.rule, self._trust.experts, folds, k
+                    search, passes, self._model.new_map, self._model.rule, self._trust.experts, folds, k
                 )
             if learned is not None:
-                self._model.learned = learned
+                self._model.map = learned
                 self._trust.prefer(expert)
         return self
 
@@ -225,8 +224,7 @@ class QueryAdapter(AdapterRanking):
         shown : vectors of the results, from the top
         clicked : a reaction to each of them: True or False, or numbers of which larger ones are better, such as grades
             or dwell times; 0 is no reaction, and below 0 means "not this one". Every two results with different
-            reactions are a pair, with a weight in proportion to the difference. Numbers other than two levels need a
-            learner whose steps can be weighted, `OASIS` or `OGD`.
+            reactions are a pair, with a weight in proportion to the difference.
         query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
         user : who asked, for `user_cap` and `personal`
         item_ids : an id of each result, any hashables, by which it is remembered. None: its vector.
@@ -260,8 +258,8 @@ class QueryAdapter(AdapterRanking):
     @one_at_a_time
     def expect(self, queries: FloatArray) -> None:
         """Have what learning from these queries needs computed for many of them at a time; it changes no result."""
-        if self.__sklearn_is_fitted__() and isinstance(self._model.learned, DeferredMap):
-            self._model.learned.expect(queries)
+        if self.__sklearn_is_fitted__():
+            self._model.map.expect(queries)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
         """Learn from impressions in their order, as `learn_one` does from each.
@@ -281,9 +279,6 @@ class QueryAdapter(AdapterRanking):
 
     def _learn(self, page: Page) -> float | None:
         positive, negative, weights = page_pairs(page.values, self.bias)
-        if not self._model.plain and not (weights == 1.0).all():
-            problem = "clicked has graded reactions, or there is a bias, which need steps of any length"
-            raise ValueError(f"{problem}; {type(self._model.learner).__name__} has none: use OASIS or OGD")
         x, items = page.query, page.items
         with uninterrupted():
             self.n_impressions_ += 1
@@ -304,9 +299,9 @@ class QueryAdapter(AdapterRanking):
                     signals = page.signals | {"similarity": self._similarities(x, items, page.keys, key)}
                     self._signals.learn(signals, (positive, negative, corrected[0]), share)
                 loss = self._trust.judge(kind, scores, remembered, pairs, share, corrected)
-                if self._model.plain:  # a click among many is less certain
-                    weights = weights * (share / len(set(positive.tolist())) ** CLICK_COUNT_EXPONENT)
-                self._model.learned.feed_query(x, items, (positive, negative, weights), self._model.rule)
+                # A click among many is less certain.
+                weights = weights * (share / len(set(positive.tolist())) ** CLICK_COUNT_EXPONENT)
+                self._model.map.feed_query(x, items, (positive, negative, weights), self._model.rule)
                 self._ids.add(key)
             self._remember(key, page, share)
             self._served.clear()
@@ -354,9 +349,6 @@ class QueryAdapter(AdapterRanking):
         """Start over, with nothing learned."""
         self.n_features_in_ = n_features
         self._model = MapLearner(self.learner, n_features)
-        if self.user_cap is not None and not self._model.plain:
-            name = type(self._model.learner).__name__
-            raise ValueError(f"user_cap needs steps of any length; {name} has none: use OASIS or OGD")
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._trust = Trust(float(self.cap), self.half_life)
@@ -375,8 +367,10 @@ class QueryAdapter(AdapterRanking):
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
-        check_matrix_shape(arrays, (self.n_features_in_, self.n_features_in_))
-        self._begin(self.n_features_in_)
+        n = self.n_features_in_
+        if (shape := np.shape(arrays.get("model.map.M", 0.0))) != (n, n):  # before room for it is made
+            raise ModelFileError(f"its map should be a matrix of {n} × {n} features, found one of shape {shape}")
+        self._begin(n)
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         fields = header_value(header, "judged", list, type(None))
         try:

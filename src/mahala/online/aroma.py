@@ -7,7 +7,7 @@ import numpy as np
 
 from mahala.compiled.triplets import aroma as kernels
 from mahala.compiled.triplets.rows import CSR
-from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.base import Steps
 from mahala.online.state.dense import csr_rows
 from mahala.online.state.margin import SymmetricMatrix, Whole
@@ -70,8 +70,8 @@ class AROMA(SimilarityLearner):
     _: KW_ONLY
     covariance: Literal["full", "diagonal"] = "full"
 
-    def _step_rule(self) -> SimilarityRule:
-        scaled = min(max(self.margin_ / self._length("auto"), SMALLEST_R), LARGEST_R)
+    def _step_rule(self, margin: float, size: float) -> SimilarityRule:
+        scaled = min(max(margin / length_of("auto", margin, size), SMALLEST_R), LARGEST_R)
         r = scaled if isinstance(self.r, str) else float(self.r)
         return SimilarityRule(1.0, r, np.inf, r=r)
 
@@ -138,15 +138,6 @@ class CovarianceState(SimilarityState):
 
     def matrix(self) -> FloatArray:
         return self.M - self.late / self.n_steps if self.n_averaged else self.M.copy()
-
-    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
-        last = x @ self.M
-        return last, last - x @ self.late / self.n_steps if self.n_steps else last
-
-    def matrices(self) -> tuple[FloatArray, FloatArray]:
-        """Return M of the last model and of the mean of all models."""
-        return self.M.copy(), self.matrix()
 
     def add(self, change: Any, total: Any) -> None:
         self.M += change.toarray() if is_sparse(change) else change

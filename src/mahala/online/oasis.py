@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.parameters import Positive
 
@@ -82,5 +82,5 @@ class OASIS(SimilarityLearner):
 
     C: Literal["auto"] | Positive = 0.1
 
-    def _step_rule(self) -> SimilarityRule:
-        return SimilarityRule(1.0, 0.0, self._length(self.C))
+    def _step_rule(self, margin: float, size: float) -> SimilarityRule:
+        return SimilarityRule(1.0, 0.0, length_of(self.C, margin, size))

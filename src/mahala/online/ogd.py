@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.similarity import SimilarityRule, StepLength
 
 
@@ -42,5 +42,5 @@ class OGD(SimilarityLearner):
 
     eta: Literal["auto"] | StepLength = 0.1
 
-    def _step_rule(self) -> SimilarityRule:
-        return SimilarityRule(0.0, 0.0, self._length(self.eta))
+    def _step_rule(self, margin: float, size: float) -> SimilarityRule:
+        return SimilarityRule(0.0, 0.0, length_of(self.eta, margin, size))

@@ -107,28 +107,34 @@ class SimilarityLearner(OnlineLearner):
     @property
     def margin_(self) -> float:
         """By how much a positive should be more similar than a negative."""
-        return self._gap if isinstance(self.margin, str) else float(self.margin)
+        return self._margin(self._gap)
 
     @property
     def sparsity_(self) -> float:
         """Share of M's entries that are zero."""
         return self.metric_.sparsity
 
+    def step_rule(self, gap: float, size: float) -> SimilarityRule:
+        """Return what a step does to M where similarities have this scale, which parameters that are "auto" follow.
+
+        Parameters
+        ----------
+        gap : how much the similarities of an x to two items differ
+        size : the largest similarity that an x and an item of their lengths can have
+        """
+        margin = self._margin(gap)
+        rule = self._step_rule(margin, size)
+        return rule._replace(margin=margin, average=bool(self.average), max_memory=self.max_memory)
+
     @abstractmethod
-    def _step_rule(self) -> SimilarityRule:
-        """Return what the algorithm does in a step."""
+    def _step_rule(self, margin: float, size: float) -> SimilarityRule:
+        """Return what the algorithm does in a step, for a margin and the size of similarities."""
 
     def _rule(self) -> SimilarityRule:
-        return self._step_rule()._replace(
-            margin=float(self.margin_), average=bool(self.average), max_memory=self.max_memory
-        )
+        return self.step_rule(self._gap, self._size)
 
-    def _length(self, step: float | Literal["auto"]) -> float:
-        """Return the length of a step; "auto" is on the scale of the similarities."""
-        if not isinstance(step, str):
-            return float(step)
-        length = self.margin_**2 / max(self._size, 1.0 / LONGEST_STEP) ** 3
-        return min(max(length, _SMALLEST), LONGEST_STEP)
+    def _margin(self, gap: float) -> float:
+        return gap if isinstance(self.margin, str) else float(self.margin)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)
@@ -295,6 +301,14 @@ class SimilarityLearner(OnlineLearner):
             raise ValueError(f"init='identity' {features}; use init='zero'")
         if d != e and rule.exempt_diagonal:
             raise ValueError(f"penalty='offdiagonal' {features}; use penalty='l1'")
+
+
+def length_of(step: float | Literal["auto"], margin: float, size: float) -> float:
+    """Return the length of a step; "auto" is on the scale of the similarities."""
+    if not isinstance(step, str):
+        return float(step)
+    length = margin**2 / max(size, 1.0 / LONGEST_STEP) ** 3
+    return min(max(length, _SMALLEST), LONGEST_STEP)
 
 
 def _scales(triplets: Triplets) -> FloatArray:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.similarity import SimilarityRule, StepLength
 from mahala.support.parameters import NonNegative, Positive
 
@@ -58,8 +58,8 @@ class SORS(SimilarityLearner):
     lam: NonNegative = 1e-6
     penalty: Literal["l1", "offdiagonal"] = "l1"
 
-    def _step_rule(self) -> SimilarityRule:
-        eta, off_diagonal = self._length(self.eta), self.penalty == "offdiagonal"
+    def _step_rule(self, margin: float, size: float) -> SimilarityRule:
+        eta, off_diagonal = length_of(self.eta, margin, size), self.penalty == "offdiagonal"
         return SimilarityRule(0.0, 0.0, eta, eta, eta * float(self.lam), off_diagonal, late=True)
 
     def _check_params(self) -> None:
@@ -110,7 +110,7 @@ class AdaSORS(SORS):
     _: KW_ONLY
     delta: Positive = 0.1
 
-    def _step_rule(self) -> SimilarityRule:
+    def _step_rule(self, margin: float, size: float) -> SimilarityRule:
         # Where the square of a gradient is too small for a float, so is its quotient by this.
         least = float(np.finfo(self.dtype).tiny) ** 0.5
-        return super()._step_rule()._replace(upper=1.0, delta=max(float(self.delta), least), adaptive=True)
+        return super()._step_rule(margin, size)._replace(upper=1.0, delta=max(float(self.delta), least), adaptive=True)

@@ -134,8 +134,9 @@ def _of_type(hint: Any) -> list[Where]:
     if hint is bool:
         return [Where(lambda value: isinstance(value, bool | np.bool_), "True or False")]
     kind = get_origin(hint) or hint
-    name = "a function" if kind is Callable else f"a {kind.__name__}"
-    return [Where(lambda value: isinstance(value, kind), name)]
+    name = "function" if kind is Callable else kind.__name__
+    article = "an" if name[0] in "AEIO" else "a"
+    return [Where(lambda value: isinstance(value, kind), f"{article} {name}")]
 
 
 def _one_of(word: Any) -> Where:

@@ -1,25 +1,30 @@
 """DeferredMap: the matrix of a map that is learned query by query, and the mean of all models, changed in blocks."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mahala.compiled.triplets.deferred import Factors, add_factors, add_product, score_page, take_steps
-from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
-from mahala.support.model_files import ModelFileError, array_value, finite, finite_array
+from mahala.support.model_files import ModelFileError
+from mahala.support.states import Array, Integer, Stateful
 
 # Queries whose changes wait until they are added to the matrices.
 WAITING = 32
 
 
-class DeferredMap:
+class DeferredMap(Stateful):
     """M, which starts as the identity and changes by a term x qᵀ in each step, and the mean of the models before steps.
 
     Step t adds τ x qᵀ to M, and t τ x qᵀ to a second matrix L. After n steps the mean of all models is M - L / n. The
     changes of a query wait as two factors, the query and a sum of q; those of 32 queries are added by one product.
     """
+
+    FIELDS: ClassVar = (
+        *(Integer(name) for name in ("n_steps", "_n_waiting")),
+        *(Array(name) for name in ("M", "L", "_left", "_right")),
+    )
 
     def __init__(self, n_features: int, max_memory: float | None) -> None:
         what = f"a full matrix of {n_features} × {n_features} features"
@@ -78,8 +83,7 @@ class DeferredMap:
         """Take a step for each two items of a query: the numbers of the better and the worse, and a weight."""
         last = self._scored[1] if self._scored is not None and self._scored[0] is x else self.products(x)[0]
         self._scored = None
-        numbers = rule.scale, rule.slack, rule.upper, LARGEST_CHANGE, rule.margin
-        changed = take_steps(x, items, pairs, numbers, self.n_steps, last, self._waiting())
+        changed = take_steps(x, items, pairs, rule.step(np.float64), self.n_steps, last, self._waiting())
         self.n_steps += len(pairs[0])
         if changed:
             self._left[self._n_waiting] = x
@@ -103,16 +107,9 @@ class DeferredMap:
         late += last
         return last, late
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as a header and arrays for a model file."""
-        n = self._n_waiting
-        return {}, {"M": self.M, "L": self.L, "queries": self._left[:n], "changes": self._right[:, :n]}
-
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
-        self.M, self.L = (finite_array(arrays, name, self.M.shape) for name in ("M", "L"))
-        queries = finite(array_value(arrays, "queries", np.float64, (None, len(self.M))), "queries")
-        if (n := len(queries)) >= WAITING:
-            raise ModelFileError(f"array 'queries' should have fewer than {WAITING} rows, found {n}")
-        self._left[:n], self._right[:, :n] = queries, finite_array(arrays, "changes", (2, n, len(self.M)))
-        self._n_waiting, self._products, self._scored = n, {}, None
+        super().set_state(header, arrays)
+        if self._n_waiting >= WAITING:
+            raise ModelFileError(f"header entry 'n_waiting' should be less than {WAITING}, found {self._n_waiting}")
+        self._products, self._scored = {}, None

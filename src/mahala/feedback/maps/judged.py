@@ -11,13 +11,9 @@ from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.trust.gains import CrossValidation
 from mahala.judge import Verdict, judge
 from mahala.judge import choose as choose_by_bound
-from mahala.online.aroma import CovarianceState
-from mahala.online.state.dense import DenseState
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import FloatArray, IndexArray, row_blocks
 from mahala.support.validation import is_sparse
-
-Averaged = DeferredMap | DenseState | CovarianceState  # they have the mean of all models beside the last one
 
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
 # them, at the start and in the middle of the passes.
@@ -102,7 +98,7 @@ class Passes(NamedTuple):
     rng: np.random.Generator
     tick: Callable[[], object]  # called after each query
 
-    def learn(self, search: Search, rows: IndexArray, model: Averaged, rule: SimilarityRule) -> Averaged:
+    def learn(self, search: Search, rows: IndexArray, model: DeferredMap, rule: SimilarityRule) -> DeferredMap:
         """Take steps of a model for the judged queries `rows`, each pass in a new order; return the model.
 
         Each relevant item of a query is compared with `n_negatives` items of lower grades, drawn from the `depth`
@@ -127,7 +123,7 @@ class Passes(NamedTuple):
                 pairs = self._pairs(high, low)
                 if pairs is not None:
                     positive, negative = pairs
-                    weights = (high[positive] - low[negative]) / best if rule.plain else np.ones(len(positive))
+                    weights = (high[positive] - low[negative]) / best
                     vectors = dense_rows(search.items[np.concatenate([better, lead])])
                     steps = positive, len(better) + negative, weights
                     model.feed_query(search.queries[rows[i]], vectors, steps, rule)
@@ -145,7 +141,7 @@ class Passes(NamedTuple):
         return positive, order[(self.rng.random(len(positive)) * n_lower[positive]).astype(np.intp)]
 
 
-def _mapped(queries: FloatArray, model: Averaged) -> tuple[FloatArray, FloatArray]:
+def _mapped(queries: FloatArray, model: DeferredMap) -> tuple[FloatArray, FloatArray]:
     """Return the queries as the last model and the mean of all models map them."""
     if SPARSE * np.count_nonzero(queries) < queries.size:
         last, mean = zip(*(model.products(x) for x in queries), strict=True)
@@ -169,7 +165,7 @@ def ndcg(ranked: FloatArray, grades: FloatArray, k: int) -> FloatArray:
     return result
 
 
-def expert_values(search: Search, rows: IndexArray, model: Averaged, experts: FloatArray, k: int) -> FloatArray:
+def expert_values(search: Search, rows: IndexArray, model: DeferredMap, experts: FloatArray, k: int) -> FloatArray:
     """Return the nDCG at k of each expert for queries `rows`.
 
     The items ranked are the candidates under the raw scores, the mean and the last model.
@@ -202,19 +198,19 @@ def counted(update: Callable[[int, str, int], object], total: int) -> Callable[[
 def fit_map(
     search: Search,
     passes: Passes,
-    new_model: Callable[[], Averaged],
+    new_model: Callable[[], DeferredMap],
     rule: SimilarityRule,
     experts: FloatArray,
     folds: int,
     k: int,
-) -> tuple[int, Averaged | None, Verdict, CrossValidation]:
+) -> tuple[int, DeferredMap | None, Verdict, CrossValidation]:
     """Choose an expert by cross-validation over queries, and learn its map from all of them.
 
     Expert 0 is the plain ranking, which needs no map. At most half of a map that is not shown to help is used. Return
     the number of the expert, the map if it uses one, the verdict, and the values by query.
     """
 
-    def learned(rows: IndexArray) -> Averaged:
+    def learned(rows: IndexArray) -> DeferredMap:
         return passes.learn(search, rows, new_model(), rule)
 
     n = len(search.queries)

@@ -16,7 +16,7 @@ from mahala.compiled.triplets.rows import CSR, Layout, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -93,34 +93,20 @@ class DenseState(SimilarityState):
         """Steps in blocks take less: many of them make a chunk."""
         return touched / 16.0 if may_take_blocks(touched, self.planes, self.layout) else touched
 
-    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
-        rows = np.flatnonzero(x)
-        numbers, diagonal = self._part(rows)
-        last = x[rows] @ self.present(numbers, diagonal, 0)
-        return last, x[rows] @ self.present(numbers, diagonal, self.n_averaged) if self.n_averaged else last
-
     def _settle(self) -> None:
         self.make_writable("planes")
         for rows in row_blocks(*self.shape):
             self.bring_to_present(*self._part(rows))
 
-    def _part(self, rows: slice | IndexArray) -> tuple[RealArray, BoolArray]:
+    def _part(self, rows: slice) -> tuple[RealArray, BoolArray]:
         """Return the numbers of some rows by kind, and which entries are on the diagonal."""
         diagonal = np.arange(self.shape[0])[rows, np.newaxis] == np.arange(self.shape[1])
         return self.planes[rows].swapaxes(0, 1), diagonal
 
     def matrix(self) -> FloatArray:
-        return self._matrix(self.n_averaged)
-
-    def matrices(self) -> tuple[FloatArray, FloatArray]:
-        """Return M of the last model and of the mean of all models."""
-        return self._matrix(0), self.matrix()
-
-    def _matrix(self, n_averaged: int) -> FloatArray:
         M = np.empty(self.shape)
         for rows in row_blocks(*self.shape):
-            M[rows] = self.present(*self._part(rows), n_averaged)
+            M[rows] = self.present(*self._part(rows), self.n_averaged)
         return M
 
     def add(self, change: Any, total: Any) -> None:

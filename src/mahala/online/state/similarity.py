@@ -12,7 +12,7 @@ from mahala.comparisons import Triplets
 from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, Numbers, StepRule
 from mahala.metric import BilinearMetric
 from mahala.online.state.base import State, Steps
-from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size, slices
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, SignArray, block_size, slices
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
 from mahala.support.signals import uninterrupted
@@ -205,16 +205,6 @@ class SimilarityState(State):
             done += taken
             if stuck:
                 self._make_room(stuck)
-
-    def feed_query(
-        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
-    ) -> None:
-        """Take a step for each two items of one query: the numbers of the better and the worse, and a weight of 1."""
-        positive, negative, _ = pairs
-        n = len(positive)
-        numbers = np.zeros(n, dtype=np.intp), positive, negative
-        chunk = TripletChunk(self.translate(x[np.newaxis]), self.translate(items), numbers, np.ones(n, dtype=np.int8))
-        self.feed(chunk, rule, (np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)))
 
     def metric(self, **about: Any) -> BilinearMetric:
         M = self.matrix()

@@ -16,7 +16,8 @@ from mahala.feedback.query_adapter import Page, QueryAdapter
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signals import check_signals
 from mahala.judge import Verdict
-from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.oasis import OASIS
+from mahala.online.ogd import OGD
 from mahala.saved_estimator import learner_from_bytes
 from mahala.serve.learning.taught import Answer, Taught, from_bytes, kept, taught, to_bytes
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
@@ -28,6 +29,8 @@ from mahala.support.parameters import check_params
 
 # The learners of a collection whose settings name none.
 DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state": 0}}
+# The learners whose steps an adapter takes.
+_STEPS = {"OASIS": OASIS, "OGD": OGD}
 # The part of a checkpoint that holds answers about items; no learner can have this name.
 _ANSWERS = "*answers"
 # Entries that are learned between two looks at the lease and the clock.
@@ -43,15 +46,12 @@ _STATES = 10.0
 
 def new_learner(params: dict[str, Any]) -> QueryAdapter:
     """Return an adapter by its parameters; its `learner` may be {"name": "OASIS", ...}."""
-    import mahala
-
     given = dict(params)
     if isinstance(inner := given.get("learner"), dict):
         settings = {key: value for key, value in inner.items() if key != "name"}
-        kind = getattr(mahala, str(inner.get("name")), None)
-        if not (isinstance(kind, type) and issubclass(kind, SimilarityLearner)):
-            raise ValueError(f"name of a learner must be that of a similarity learner, got {inner.get('name')!r:.40}")
-        given["learner"] = kind(**settings)
+        if (name := inner.get("name")) not in _STEPS:
+            raise ValueError(f"name of a learner must be {' or '.join(_STEPS)}, got {name!r:.40}")
+        given["learner"] = _STEPS[name](**settings)
     return QueryAdapter(**given)
 
 
@@ -132,7 +132,7 @@ class Learners:
                     self.sums[name]["judged"].add(gain)
             try:
                 right[name] = adapter.learn_page(page)
-            except ValueError:  # this learner does not take it, such as grades
+            except ValueError:  # it has too many names of signals
                 self.n_refused += 1
             if (share := right.get(name)) is not None:
                 self.sums[name]["foreseen"].add(share)
