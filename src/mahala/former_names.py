@@ -30,7 +30,10 @@ OF_PACKAGE = {
 
 
 # Commands.
-OF_COMMANDS = {"inspect": "`mahala show MODEL` describes a model file"}
+OF_COMMANDS = {
+    "explain": "`mahala show MODEL DATA ROW` explains a prediction, with a second ROW the distance of the two",
+    "inspect": "`mahala show MODEL` describes a model file",
+}
 
 
 def hint(names: dict[str, str], name: str) -> str:

@@ -213,11 +213,11 @@ def test_every_command_takes_the_tables_of_the_package(tmp_path):
     out = tmp_path / "m.safetensors"
     assert run("balance", "--learner", "rca", "--output", out).exit_code == 0
     for arguments in (
-        ["transform", "balance", "--output", tmp_path / "rows.csv"],
-        ["search", "balance", "--row", 3],
-        ["explain", "balance", 0, 1],
+        ["transform", "balance", "--output", tmp_path / "rows.csv", "--model", out],
+        ["search", "balance", "--row", 3, "--model", out],
+        ["show", out, "balance", 0, 1],
     ):
-        result = CliRunner().invoke(app, [*map(str, arguments), "--model", str(out)])
+        result = CliRunner().invoke(app, list(map(str, arguments)))
         assert result.exit_code == 0, result.output
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 626
 
@@ -239,13 +239,12 @@ def test_the_first_index_of_svmlight_files_is_said_and_not_guessed(tmp_path):
     assert "line 1 has index 0, but indices count from 1 unless --first-index=0" in result.stderr
     assert run(*arguments, "--first-index", 0).exit_code == 0
     table.write_text("1 1:1 2:2\n2 1:5\n")  # nothing here tells where the indices begin
-    other = ("--model", out, "--first-index", 0)
     for command in (
-        ["transform", table, "--output", tmp_path / "z.npy"],
-        ["search", table, "--row", 0],
-        ["explain", table, 0, 1],
+        ["transform", table, "--output", tmp_path / "z.npy", "--model", out],
+        ["search", table, "--row", 0, "--model", out],
+        ["show", out, table, 0, 1],
     ):
-        result = CliRunner().invoke(app, list(map(str, [*command, *other])))
+        result = CliRunner().invoke(app, list(map(str, [*command, "--first-index", 0])))
         assert result.exit_code == 0, result.output
     expected = mahala.Metric.load(out).embed([[0.0, 1.0, 2.0], [0.0, 5.0, 0.0]])
     np.testing.assert_allclose(np.load(tmp_path / "z.npy"), expected)

@@ -91,11 +91,11 @@ def test_churn_with_missing_values_and_dates(tmp_path):
         metric.transform(new)
     new.to_csv(tmp_path / "new.csv", index=False)
     for command in (
-        ["search", tmp_path / "new.csv", "--row", 0],
-        ["explain", tmp_path / "new.csv", 0, 1],
-        ["search", path, "--queries", tmp_path / "new.csv", "-k", 3],
+        ["search", tmp_path / "new.csv", "--row", 0, "--model", model],
+        ["show", model, tmp_path / "new.csv", 0, 1],
+        ["search", path, "--queries", tmp_path / "new.csv", "-k", 3, "--model", model],
     ):
-        result = run(*command, "--model", model)
+        result = run(*command)
         assert result.exit_code == 0, result.output
         assert "not seen in fit, such as 'gold'" in result.stderr
     with pytest.raises(ValueError, match="the table lacks the columns joined, age; its columns are customer_id, plan"):
@@ -137,8 +137,8 @@ def test_a_decimal_mark_that_no_cell_shows(tmp_path):
         result = run("transform", source, "--model", model, *options, "--output", tmp_path / "rows.npy", "--force")
         assert result.exit_code == 0, result.output
         np.testing.assert_allclose(np.load(tmp_path / "rows.npy"), expected)
-    for command in (["search", points, "--row", 0], ["explain", points, 0, 1]):
-        result = run(*command, "--model", model, "--decimal", ".", "--json")
+    for command in (["search", points, "--row", 0, "--model", model], ["show", model, points, 0, 1]):
+        result = run(*command, "--decimal", ".", "--json")
         assert result.exit_code == 0, result.output
     values = {line["name"]: line["values"] for line in json.loads(result.stdout)["contributions"]}
     clear = write(tmp_path / "clear.csv", [["a", "b", "kind"], ["0.126", "1,019.5", "0"], ["0.5", "2,019.5", "1"]])

@@ -68,7 +68,7 @@ def test_json_stays_json(capsys):
     assert json.loads(shown) == {"label": HOSTILE}
 
 
-@pytest.mark.parametrize("command", ["show", "search", "explain", "transform", "fit", "wrong", "option", "stream"])
+@pytest.mark.parametrize("command", ["show", "search", "rows", "transform", "fit", "wrong", "option", "stream"])
 def test_no_command_prints_controls_of_a_file(command, tmp_path):
     name = f"a{HOSTILE[:-1]}[bold]"
     lines = [f'"{name}",b,c', *(f'{number},{number**2 % 7},"x{HOSTILE[:-1]}{number % 2}"' for number in range(1, 9))]
@@ -78,7 +78,7 @@ def test_no_command_prints_controls_of_a_file(command, tmp_path):
     commands = {
         "show": ["show", model],
         "search": ["search", table, "--row", 0, "--label", "c", "--model", model],
-        "explain": ["explain", table, 0, 1, "--model", model],
+        "rows": ["show", model, table, 0, 1],
         "transform": ["transform", table, "--model", model, "--output", file],
         "fit": ["fit", table, "--label", "c", "--learner", "rca", "--output", file],
         "wrong": ["fit", table, "--label", name + "!", "--output", file],

@@ -152,7 +152,10 @@ def test_a_model_that_predicts(tmp_path, monkeypatch):
     assert "R² " in run(path)
 
 
-def test_the_former_name_is_known(tmp_path):
-    result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.safetensors")])
+@pytest.mark.parametrize(
+    ("name", "now"), [("inspect", "`mahala show MODEL`"), ("explain", "`mahala show MODEL DATA ROW`")]
+)
+def test_former_names_are_known(tmp_path, name, now):
+    result = CliRunner().invoke(app, [name, str(tmp_path / "m.safetensors")])
     assert result.exit_code == 2
-    assert "there is no command 'inspect': `mahala show MODEL` describes a model file" in result.stderr
+    assert f"there is no command {name!r}: {now}" in result.stderr

@@ -283,7 +283,7 @@ def _commands(data: str, label: str | None, path: Path) -> list[str]:
         f"mahala predict {source} --model predictor.safetensors --why",
         f"mahala transform {source} --model {model} --output vectors.npy",
         f"mahala search {source} --row 0 --model {model}{option}",
-        f"mahala explain {source} 0 1 --model {model}",
+        f"mahala show {model} {source} 0 1",
         f"import mahala\nmetric = mahala.Metric.load({str(path)!r})\n"
         "vectors = metric.transform(X)  # their Euclidean distances are the learned distances",
     ]

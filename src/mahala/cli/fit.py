@@ -72,11 +72,11 @@ def fit(
 
     The model predicts classes, or numbers if --label names a column of many different ones, by votes of the training
     rows, beside them a line and boosted trees. It takes columns of numbers, text and dates with gaps. Its error on rows
-    left out is printed beside those of plain models on the same rows. `predict` and `explain` use the model file, and
+    left out is printed beside those of plain models on the same rows. `predict` and `show` use the model file, and
     `add` and `forget` change it. It holds the training rows.
 
     With --learner NAME, learn a metric instead. Its file stores the names and scales of the features, so that
-    `transform`, `search` and `explain` accept raw tables. The printed error is measured on the training rows, and the
+    `transform`, `search` and `show` accept raw tables. The printed error is measured on the training rows, and the
     verdict on rows not learned from; use `mahala compare` to choose among learners.
 
     Ctrl-C stops a fit after its iteration or chunk of steps, and saves the model so far. A second Ctrl-C stops at once.

@@ -11,7 +11,6 @@ from mahala.cli.add import add
 from mahala.cli.compare import compare
 from mahala.cli.doctor import doctor, warm_up
 from mahala.cli.evaluate import evaluate, simulate
-from mahala.cli.explain import explain
 from mahala.cli.fit import fit
 from mahala.cli.forget import forget
 from mahala.cli.group import Command, Group
@@ -32,7 +31,7 @@ app = typer.Typer(
 )
 # In the order of --help.
 ALL = (
-    compare, fit, predict, add, forget, explain, show, transform, search, evaluate, simulate, adapt, teach, stream,
+    compare, fit, predict, add, forget, show, transform, search, evaluate, simulate, adapt, teach, stream,
     warm_up, doctor,
 )  # fmt: skip
 for command in ALL:

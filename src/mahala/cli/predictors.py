@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mahala.data.columns.cells import Decimal
     from mahala.data.tables import RawTable
 
+    Predictor = mahala.NeighborClassifier | mahala.NeighborRegressor
+
 
 def is_predictor(model: Any) -> bool:
     """Return whether a model predicts classes or numbers of rows."""

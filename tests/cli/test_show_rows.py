@@ -1,4 +1,4 @@
-"""`mahala explain` as a person uses it."""
+"""`mahala show MODEL DATA ROW...` as a person uses it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def files(tmp_path):
 
 
 def run(folder, data, row, row2, *more):
-    names = [str(folder / data), str(row), str(row2), "--model", str(folder / "m.safetensors")]
-    return CliRunner().invoke(app, ["explain", *names, *more])
+    names = [str(folder / "m.safetensors"), str(folder / data), str(row), str(row2)]
+    return CliRunner().invoke(app, ["show", *names, *more])
 
 
 def test_json(files):
@@ -97,7 +97,7 @@ def test_kernels_have_directions(tmp_path, labelled):
 def test_what_is_wrong_is_said(files):
     (files / "less.csv").write_text("u,v\n1,2\n")
     for data, row, row2, words in (
-        ("t.csv", 0, 2, "ROW2 must be a row number from 0 to 1, got 2"),
+        ("t.csv", 0, 2, "ROW must be a row number from 0 to 1, got 2"),
         ("t.csv", 9, 0, "ROW must be a row number from 0 to 1, got 9"),
         ("less.csv", 0, 0, "the table lacks w[1], which the model needs"),
         ("none.csv", 0, 0, "none.csv: No such file or directory"),
@@ -120,8 +120,8 @@ def predicting(tmp_path):
 
 
 def explained(folder, *arguments):
-    path = str(folder / "m.safetensors")
-    return CliRunner().invoke(app, ["explain", str(folder / "new.csv"), *map(str, arguments), "--model", path])
+    names = [str(folder / "m.safetensors"), str(folder / "new.csv")]
+    return CliRunner().invoke(app, ["show", *names, *map(str, arguments)])
 
 
 def test_one_row_is_a_prediction(predicting, monkeypatch):
@@ -157,4 +157,11 @@ def test_one_row_needs_a_model_that_predicts(files, predicting):
     mahala.MahalanobisMetric(M).save(files / "m.safetensors")
     result = explained(predicting, 0)
     assert result.exit_code == 2
-    assert "ROW2 must be the number of another row, because --model" in result.stderr
+    assert "ROW must be two numbers, because" in result.stderr
+
+
+@pytest.mark.parametrize("rows", [(), (0, 1, 2)])
+def test_one_row_or_two(predicting, rows):
+    result = explained(predicting, *rows)
+    assert result.exit_code == 2
+    assert f"ROW must be the number of one row of {predicting / 'new.csv'}, or of two, got {len(rows)}" in result.stderr
