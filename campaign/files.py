@@ -26,7 +26,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import mahala
-from contract.learners import ALL, draw
+from contract.learners import ALL
+from mahala.checks import draw
 from mahala.cli.models import load_model
 from mahala.cli.tables import open_input, read_collection, read_items
 from mahala.data.datasets import read_data

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.base import clone
 
 import mahala
-from contract.learners import ALL, dense, draw
+from contract.learners import ALL
+from mahala.checks import dense, draw
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import read_model, write_model
 

@@ -1,6 +1,7 @@
 """The base class of every learner: validation, transform, score."""
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from mahala.engine.inputs import apply_to_rows, like
 from mahala.engine.neighbors import leave_one_out_errors
 from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
-from mahala.saved_estimator import SavedEstimator
+from mahala.saved_estimator import SavedEstimator, estimator_names, kind_named
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin, metrics
 from mahala.support.parameters import check_seed
@@ -40,6 +41,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     _needs_labels: ClassVar[bool] = True
     # Whether labels are target values instead of classes.
     _learns_numbers: ClassVar[bool] = False
+    # Parameters with which the promises of a learner are checked, for each form of its model.
+    _test_settings: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     random_state: Any = None  # a parameter of those that draw
     _seed: int
@@ -49,6 +52,13 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     def _kinds(cls) -> dict[int, type[Comparisons]]:
         """Return the comparisons from which it can learn, by the number of rows in one."""
         return {} if cls._learns_from is None else {cls._learns_from._arity: cls._learns_from}
+
+    @classmethod
+    def _test_instances(cls) -> Iterator[Self]:
+        """Yield a learner for each of the test settings, with a seed if it draws."""
+        seed = {"random_state": 0} if "random_state" in cls._get_param_names() else {}
+        for setting in cls._test_settings:
+            yield cls(**seed, **setting)
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -279,6 +289,12 @@ class DistanceMixin:
         checked = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
         self._check_features(checked, reset=False)
         return checked
+
+
+def learner_kinds() -> list[type[Learner]]:
+    """Return the classes of all learners that mahala exports."""
+    kinds = map(kind_named, sorted(estimator_names()))
+    return [kind for kind in kinds if kind is not None and issubclass(kind, Learner)]
 
 
 def n_axes(X: Any) -> int:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from contract.learners import ALL, as_stream, dense, draw
+from contract.learners import ALL, as_stream
 from mahala.batch.batch_learner import BatchLearner, WeightedLearner
+from mahala.checks import dense, draw
 from mahala.online.similarity_learner import SimilarityLearner
 
 # These draw rows, or take them in their order.

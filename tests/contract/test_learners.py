@@ -24,20 +24,16 @@ import mahala
 from contract.learners import (
     NAMES,
     case,
-    dense,
-    draw,
     every_kind,
     every_learner,
-    feed_one_by_one,
+    every_representative,
     fitted_to,
-    models_agree,
     needs_labels,
-    same_model,
     short,
-    tolerance,
 )
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
+from mahala.checks import dense, draw, feed_one_by_one, models_agree, tolerance
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import ModelFileError
 
@@ -83,7 +79,7 @@ FORMS = {
 }
 
 
-@every_kind
+@every_representative
 def test_every_kind_of_input(learner, labelled):
     X, y = labelled
     learner = short(learner)
@@ -140,25 +136,7 @@ def test_memory_is_free_without_the_garbage_collector(learner):
     assert left < X.shape[1] ** 2 * 8
 
 
-@every_learner
-def test_seeds_and_labels(learner, labelled):
-    if isinstance(learner, mahala.MLKR):
-        pytest.skip("learns from target values, not from classes")
-    X, y = labelled
-    one = fitted_to(learner, labelled)
-    again = clone(learner).fit(X, np.array(["ash", "beech", "oak"])[y][:, None])  # a column, without a warning
-    same_model(one, again)
-    if "random_state" not in learner.get_params():
-        return
-    if isinstance(learner, OnlineLearner):
-        different = clone(learner).set_params(random_state=1).fit(X, y).metric_.matrix
-        same = different.shape == one.metric_.matrix.shape and np.allclose(dense(different), dense(one.metric_.matrix))
-        assert not same
-    generators = [short(learner).set_params(random_state=np.random.default_rng(3)).fit(X, y) for _ in range(2)]
-    same_model(*generators)
-
-
-@every_kind
+@every_representative
 def test_in_a_pipeline_with_frames(learner, labelled):
     X, y = labelled
     pipeline = make_pipeline(StandardScaler(), clone(learner), KNeighborsClassifier(3))
@@ -194,7 +172,7 @@ def bad_rows():
     ]
 
 
-@every_kind
+@every_representative
 def test_bad_rows(learner):
     for name, X, message in bad_rows():
         y = np.arange(len(X) if isinstance(X, list) else X.shape[0]) % 2
@@ -207,7 +185,7 @@ def test_bad_rows(learner):
                 clone(learner).partial_fit(X, y)
 
 
-@every_learner
+@every_representative
 def test_bad_labels(learner, labelled):
     if isinstance(learner, mahala.MLKR):
         pytest.skip("learns from target values, not from classes")
@@ -245,23 +223,7 @@ def test_bad_labels(learner, labelled):
         _ = fresh.metric_
 
 
-@every_learner
-def test_a_refused_fit_leaves_the_learner_as_it_was(learner, labelled):
-    X, y = labelled
-    fresh, fitted = clone(learner), fitted_to(learner, labelled)
-    before = fitted.transform(X)
-    for method in ("fit", "partial_fit") if hasattr(learner, "partial_fit") else ("fit",):
-        for each in (fresh, fitted):
-            with case(method), pytest.raises(ValueError):
-                getattr(each, method)(X[:, :3], y[:-1])  # a label is missing
-        assert not hasattr(fresh, "n_features_in_")
-        np.testing.assert_array_equal(fitted.transform(X), before)
-    with pytest.raises(NotFittedError):
-        fresh.save("nowhere")
-    np.testing.assert_array_equal(fitted.fit(X, y).transform(X), before)
-
-
-@every_learner
+@every_representative
 def test_a_metric_file_says_where_it_comes_from(learner, labelled, tmp_path):
     X, y = labelled
     fitted = clone(learner).fit(pd.DataFrame(X, columns=NAMES), y)
@@ -276,16 +238,6 @@ def test_a_metric_file_says_where_it_comes_from(learner, labelled, tmp_path):
         plain = (type(None), bool, int, float, str)
         for name, value in learner.get_params().items():
             assert origin["params"][name] == (value if isinstance(value, plain) else repr(value))
-
-
-@every_learner
-def test_parameters_are_kept_as_they_are(learner):
-    params = learner.get_params()
-    assert clone(learner).get_params() == params == type(learner)(**params).get_params()
-    for name, value in params.items():
-        assert getattr(learner, name) is value
-    with pytest.raises(ValueError, match="unknown"):
-        clone(learner).set_params(unknown=1)
 
 
 @every_learner
@@ -304,7 +256,7 @@ def test_saved_loaded_and_saved_again_is_the_same_file(learner, labelled, tmp_pa
     assert first.read_bytes() == second.read_bytes()
 
 
-@every_kind
+@every_representative
 def test_files_of_another_kind(learner, labelled, tmp_path):
     path = tmp_path / "model.safetensors"
     fitted = fitted_to(learner, labelled)

@@ -7,10 +7,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from contract.learners import ALL, as_stream, case, draw, every_batch_learner, parametrize
+from contract.learners import ALL, as_stream, case, every_batch_learner, parametrize
 from mahala import AROMA, NCA
 from mahala.batch import SCML, PSDBoost, Relief
 from mahala.batch.batch_learner import BatchLearner
+from mahala.checks import draw
 from mahala.online.similarity_learner import SimilarityLearner
 
 RNG = np.random.default_rng(0)

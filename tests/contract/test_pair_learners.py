@@ -12,8 +12,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import mahala
-from contract.learners import PAIR_LEARNERS, case, feed_one_by_one, models_agree, parametrize, rewritten
+from contract.learners import PAIR_LEARNERS, case, parametrize, rewritten
 from mahala import Metric, Pairs
+from mahala.checks import feed_one_by_one, models_agree
 from mahala.online.passive_aggressive import C_GRID
 from mahala.online.state.margin import MarginState
 from mahala.support.model_files import ModelFileError

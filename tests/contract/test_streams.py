@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse as sp
 from sklearn.base import clone
 
 import mahala
@@ -21,56 +20,17 @@ from contract.learners import (
     ALL,
     NAMES,
     TRIPLET_LEARNERS,
-    as_array,
-    as_stream,
     case,
-    dense,
-    draw,
     every_online_learner,
     every_stream,
-    feed_one_by_one,
-    labels,
-    models_agree,
     parametrize,
     rewritten,
-    same_model,
-    single_comparisons,
-    tolerance,
 )
 from mahala import Pairs
+from mahala.checks import as_array, dense, draw, feed_one_by_one, models_agree, same_model, same_record
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.model_files import ModelFileError
 from mahala.support.validation import LARGEST_VALUE
-
-
-def same_record(one, other):
-    for name in ("y", "predicted", "p", "tau"):
-        np.testing.assert_array_equal(getattr(one.history_, name), getattr(other.history_, name))
-    for name in ("n_steps_", "n_updates_", "n_mistakes_", "loss_", "squared_loss_"):
-        assert getattr(one, name) == getattr(other, name)
-
-
-@every_online_learner
-def test_a_stream_is_a_stream(learner, labelled):
-    comparisons = draw(learner, *labelled, n=80)
-    learner = as_stream(learner, comparisons) if isinstance(learner, mahala.LEGO) else learner
-    whole = clone(learner).fit(comparisons)
-    single, chunks = as_stream(learner, comparisons), as_stream(learner, comparisons)
-    predictions = feed_one_by_one(single, comparisons)
-    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 20, 21, 60]):
-        chunks.partial_fit(comparisons[part])
-    models_agree(single, whole, comparisons)
-    models_agree(chunks, whole, comparisons)
-    history, near = whole.history_, tolerance(learner)
-    np.testing.assert_array_equal(predictions, history.predicted)
-    for other in (single.history_, chunks.history_):
-        np.testing.assert_array_equal(other.predicted, history.predicted)
-        np.testing.assert_allclose(other.p, history.p, rtol=1e3 * near, atol=near)
-        np.testing.assert_allclose(other.tau, history.tau, rtol=1e3 * near, atol=near)
-    for other in (single, chunks):
-        assert other.n_steps_ == whole.n_steps_ == len(comparisons)
-        assert other.n_mistakes_ == whole.n_mistakes_ == np.count_nonzero(history.predicted != labels(comparisons))
-        assert other.loss_ == pytest.approx(whole.loss_, rel=1e3 * near)
 
 
 def _sums_in_order(learner):
@@ -95,37 +55,6 @@ def test_chunks_do_not_change_a_bit(learner, labelled):
         np.testing.assert_array_equal(other.history_.tau, whole.history_.tau)
 
 
-@every_stream
-def test_a_saved_stream_goes_on_where_it_stopped(learner, labelled, tmp_path):
-    comparisons = draw(learner, *labelled)
-    never_stopped = clone(learner).partial_fit(comparisons[:70]).partial_fit(comparisons[70:])
-    stopped = clone(learner).partial_fit(comparisons[:70])
-    stopped.save(tmp_path / "state.safetensors")
-    loaded = mahala.load(tmp_path / "state.safetensors")
-    assert type(loaded) is type(learner)
-    assert loaded.get_params() == learner.get_params()
-    same_model(loaded, stopped)
-    for resumed in (loaded, pickle.loads(pickle.dumps(stopped)), copy.deepcopy(stopped)):
-        resumed.partial_fit(comparisons[70:])
-        same_model(resumed, never_stopped)
-        same_record(resumed, never_stopped)
-        np.testing.assert_array_equal(
-            resumed.predict_comparisons(comparisons), never_stopped.predict_comparisons(comparisons)
-        )
-    assert stopped.n_steps_ == 70  # what was copied from it has not changed it
-
-
-@every_stream
-def test_drawing_from_labels_goes_on_where_it_stopped(learner, labelled, tmp_path):
-    X, y = labelled
-    never_stopped = clone(learner).partial_fit(X[:40], y[:40])
-    never_stopped.save(tmp_path / "state.safetensors")
-    never_stopped.partial_fit(X[40:], y[40:])
-    resumed = mahala.load(tmp_path / "state.safetensors").partial_fit(X[40:], y[40:])
-    same_model(resumed, never_stopped)
-    same_record(resumed, never_stopped)
-
-
 @every_online_learner
 def test_comparisons_and_arrays_are_the_same_to_it(learner, labelled):
     comparisons = draw(learner, *labelled)
@@ -136,46 +65,6 @@ def test_comparisons_and_arrays_are_the_same_to_it(learner, labelled):
         models_agree(other, whole, comparisons)
         np.testing.assert_allclose(other.margins(given), whole.margins(comparisons), rtol=1e-6, atol=1e-5)
         assert other.score(given, y) == whole.score(comparisons)
-
-
-@every_stream
-def test_a_refused_step_changes_nothing(learner, labelled, tmp_path):
-    comparisons = draw(learner, *labelled)
-    fitted, twin = (clone(learner).partial_fit(comparisons) for _ in range(2))
-    one = next(single_comparisons(comparisons))
-    n_rows = as_array(comparisons)[0].shape[1]
-    y = None if n_rows == 3 else np.ones(3)
-    attempts = [
-        lambda: fitted.learn_one(*(np.zeros(4) for _ in range(n_rows)), *one[n_rows:]),
-        lambda: fitted.partial_fit(np.zeros((3, n_rows, 4)), y),
-        lambda: fitted.partial_fit(np.full((3, n_rows, 5), np.nan), y),
-        lambda: fitted.partial_fit(np.zeros((3, 5 - n_rows, 5)), None if y is None else y),
-        lambda: fitted.partial_fit(labelled[0][:, :4], labelled[1]),
-        lambda: fitted.partial_fit(labelled[0], np.zeros(90)),
-        lambda: fitted.predict_comparisons(np.zeros((3, n_rows, 4))),
-        lambda: fitted.predict_comparisons(labelled[0]),
-        lambda: fitted.transform(np.zeros((3, 4))),
-    ]
-    for place in range(n_rows):
-        for wrong in (
-            np.zeros(4),
-            one[place] * np.nan,
-            one[place] * np.inf,
-            np.full(5, 1e150),
-            np.zeros((2, 5)),
-            ["a", "b", "c", "d", "e"],
-            sp.csr_array(np.full((1, 5), np.nan)),
-            None,
-        ):
-            attempts.append(lambda p=place, w=wrong: fitted.learn_one(*one[:p], w, *one[p + 1 :]))
-    for attempt in attempts:
-        with pytest.raises(ValueError):
-            attempt()
-    same_model(fitted, twin)
-    same_record(fitted, twin)
-    for each in (fitted, twin):  # draws go on alike, too
-        each.partial_fit(*labelled)
-    same_model(fitted, twin)
 
 
 @every_online_learner

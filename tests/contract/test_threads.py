@@ -12,8 +12,9 @@ import pytest
 from sklearn.base import clone
 
 import mahala
-from contract.learners import PAIR_LEARNERS, TRIPLET_LEARNERS, dense, parametrize
+from contract.learners import PAIR_LEARNERS, TRIPLET_LEARNERS, parametrize
 from mahala import Pairs, Triplets
+from mahala.checks import dense
 
 N_THREADS, N_STEPS = 3, 15
 

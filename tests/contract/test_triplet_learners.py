@@ -16,8 +16,9 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
 
 import mahala
-from contract.learners import TRIPLET_LEARNERS, case, dense, models_agree, parametrize, rewritten, tolerance
+from contract.learners import TRIPLET_LEARNERS, case, parametrize, rewritten
 from mahala import BilinearMetric, MahalanobisMetric, Triplets
+from mahala.checks import dense, models_agree, tolerance
 from mahala.online.state.similarity import SimilarityState
 from mahala.support.model_files import ModelFileError, read_model
 from strategies import examples

@@ -75,6 +75,8 @@ class BoostMetric(IterationParams, TripletLearner):
     0.97
     """
 
+    _test_settings = ({"max_iter": 30, "validation_fraction": 0.2},)
+
     n_neighbors: Count = 3
     _: KW_ONLY
     lam: Lam = 1e-7

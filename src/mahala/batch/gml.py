@@ -74,6 +74,7 @@ class GML(IterationParams, WeightedLearner):
     """
 
     _learns_from = Pairs
+    _test_settings = ({}, {"diagonal": True}, {"solver": "vsgd", "max_iter": 3}, {"n_components": 2, "alpha": 0.5})
 
     alpha: Fraction = 0.9
     _: KW_ONLY

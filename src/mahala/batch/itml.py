@@ -76,6 +76,7 @@ class ITML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _test_settings = ({"prior": "covariance", "gamma": 0.1},)
     _MORE = (Array("model.targets", dtype=np.float64, shape=(2,), least=float(np.finfo(np.float64).tiny)),)
 
     gamma: Positive = 1.0

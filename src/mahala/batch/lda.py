@@ -51,6 +51,8 @@ class LDA(WeightedLearner):
     1.0
     """
 
+    _test_settings = ({"shrinkage": "auto", "n_components": 2},)
+
     n_components: Count | None = None
     _: KW_ONLY
     shrinkage: Literal["auto"] | Share | None = None

@@ -56,6 +56,7 @@ class LFDA(BatchLearner):
     """
 
     _takes_chunks = False
+    _test_settings = ({"n_components": 2},)
 
     n_components: Count | None = None
     _: KW_ONLY

@@ -75,6 +75,8 @@ class LMNN(IterationParams, TripletLearner):
     ('converged', 0.97)
     """
 
+    _test_settings = ({"max_iter": 20}, {"max_iter": 20, "n_components": 2, "n_neighbors": 1})
+
     n_neighbors: Count = 3
     _: KW_ONLY
     mu: Fraction = 0.5

@@ -104,6 +104,10 @@ class LogisticMetric(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
+    _test_settings = (
+        {"n_pairs": 100, "lam": 0.01},
+        {"n_pairs": 100, "lam": 0.01, "prior": "covariance", "n_components": 2, "noise": 0.1},
+    )
 
     prior: Literal["identity", "covariance"] | MahalanobisMetric | None = None
     _: KW_ONLY

@@ -69,6 +69,7 @@ class LSML(IterationParams, BatchLearner):
     """
 
     _learns_from = Quadruplets
+    _test_settings = ({"gamma": 10.0},)
 
     prior: Prior = "identity"
     _: KW_ONLY

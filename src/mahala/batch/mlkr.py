@@ -53,6 +53,7 @@ class MLKR(IterationParams, BatchLearner):
     """
 
     _learns_numbers = True
+    _test_settings = ({"max_iter": 10, "n_components": 2},)
     _takes_chunks = False
 
     n_components: Count | None = None

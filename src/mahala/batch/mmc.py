@@ -56,6 +56,7 @@ class MMC(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _test_settings = ({}, {"diagonal": True})
 
     diagonal: bool = False
     n_pairs: Literal["auto"] | Count = "auto"

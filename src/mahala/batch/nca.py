@@ -66,6 +66,8 @@ class NCA(IterationParams, BatchLearner):
     (150, 2)
     """
 
+    _test_settings = ({"max_iter": 10, "n_components": 2},)
+
     n_components: Count | None = None
     _: KW_ONLY
     init: Init = "auto"

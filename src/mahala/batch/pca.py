@@ -47,6 +47,7 @@ class PCA(BatchLearner):
     """
 
     _needs_labels = False
+    _test_settings = ({"n_components": 2, "whiten": True},)
 
     n_components: Count | Fraction | None = None
     _: KW_ONLY

@@ -65,6 +65,8 @@ class PSDBoost(IterationParams, TripletLearner):
     0.96
     """
 
+    _test_settings = ({"max_iter": 3},)
+
     n_neighbors: Count = 3
     _: KW_ONLY
     nu: Nu = 0.3

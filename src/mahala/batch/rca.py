@@ -57,6 +57,7 @@ class RCA(WeightedLearner):
     """
 
     _learns_from = Pairs
+    _test_settings = ({"n_components": 2},)
 
     n_components: Count | None = None
     _: KW_ONLY

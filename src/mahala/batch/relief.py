@@ -49,6 +49,8 @@ class Relief(BatchLearner):
     array([0.04, 0.  , 0.  , 0.  , 0.  ])
     """
 
+    _test_settings = ({"n_samples": 30},)
+
     n_samples: Count | None = None
     _: KW_ONLY
     random_state: Seed = None

@@ -80,6 +80,7 @@ class SCML(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
+    _test_settings = ({"n_bases": 12, "beta": 1e-60, "max_iter": 20},)  # such that rows may have any unit
     _takes_chunks = False
     _MORE = (
         Array("model.bases", dtype=np.float64, shape=lambda learner: (None, learner.n_features_in_)),

@@ -79,6 +79,7 @@ class SDML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _test_settings = ({"sparsity": 0.1},)
     _MORE = (Array("model.balance", dtype=np.float64, shape=(1,), least=0.0),)
 
     sparsity: NonNegative = 0.01

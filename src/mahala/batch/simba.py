@@ -55,6 +55,7 @@ class Simba(IterationParams, BatchLearner):
     """
 
     _takes_chunks = False
+    _test_settings = ({"n_starts": 2},)
 
     n_starts: Count = 5
     _: KW_ONLY

@@ -66,6 +66,12 @@ class AROMA(SimilarityLearner):
     0.99
     """
 
+    _test_settings = (
+        {},
+        {"covariance": "diagonal", "storage": "dense"},
+        {"covariance": "diagonal", "storage": "sparse", "dtype": "float32", "average": True},
+    )
+
     r: Literal["auto"] | Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0
     _: KW_ONLY
     covariance: Literal["full", "diagonal"] = "full"

@@ -67,6 +67,8 @@ class LEGO(PairLearner):
     0.89
     """
 
+    _test_settings = ({}, {"eta": 5.0, "similar_target": 2.0, "dissimilar_target": 20.0})
+
     eta: Positive = 0.1
     _: KW_ONLY
     similar_target: TargetParam = "auto"
@@ -74,6 +76,7 @@ class LEGO(PairLearner):
     n_steps: Literal["auto"] | Count = "auto"
 
     _fixed: ClassVar = ("similar_target", "dissimilar_target")
+    _from_first_chunk: ClassVar = _fixed
 
     def _check_params(self) -> None:
         check_targets(self.similar_target, self.dissimilar_target)

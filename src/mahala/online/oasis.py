@@ -80,6 +80,12 @@ class OASIS(SimilarityLearner):
     0.99
     """
 
+    _test_settings = (
+        {},
+        {"storage": "gram", "average": True, "init": "zero"},
+        {"storage": "sparse", "average": True, "dtype": "float32"},
+    )
+
     C: Literal["auto"] | Positive = 0.1
 
     def _step_rule(self, margin: float, size: float) -> SimilarityRule:

@@ -40,6 +40,8 @@ class OGD(SimilarityLearner):
     0.99
     """
 
+    _test_settings = ({"eta": 0.125, "storage": "dense", "dtype": "float32", "average": True, "init": "zero"},)
+
     eta: Literal["auto"] | StepLength = 0.1
 
     def _step_rule(self, margin: float, size: float) -> SimilarityRule:

@@ -39,6 +39,7 @@ class OnlineLearner(Learner):
     random_state: Seed = None
 
     _fixed: ClassVar[tuple[str, ...]] = ()  # parameters that cannot change while a stream runs
+    _from_first_chunk: ClassVar[tuple[str, ...]] = ()  # parameters that "auto" takes from the first comparisons
     FIELDS: ClassVar[Fields] = (
         *(Integer(name) for name in _COUNTED[:4]),
         *(Number(name, least=0.0) for name in _COUNTED[4:]),

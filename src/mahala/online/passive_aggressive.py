@@ -132,6 +132,14 @@ class PA(KernelParams, PairLearner):
     True
     """
 
+    _test_settings = (
+        {"min_step": 0.02, "variant": "LS"},
+        {"variant": "I", "psd": "end", "C": 0.1, "init": "random"},
+        {"variant": "II", "psd": 3, "C": 0.1, "init": "identity"},
+        {"kernel": "cosine", "psd": 4},
+        {"kernel": "poly", "kernel_params": {"gamma": 0.3}, "psd": "end", "variant": "LS", "C": 0.1},
+    )
+
     variant: Literal["hard", "I", "II", "LS"] = "I"
     _: KW_ONLY
     C: Literal["auto"] | Aggressiveness = 1.0

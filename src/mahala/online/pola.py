@@ -65,6 +65,8 @@ class POLA(KernelParams, PairLearner):
     0.93
     """
 
+    _test_settings = ({}, {"gamma": 1.0, "kernel": "rbf"})
+
     gamma: Gamma = 0.0
     _: KW_ONLY
     max_loss: Positive | None = None

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,6 +63,11 @@ class SimilarityLearner(OnlineLearner):
     _size = 1.0  # the largest similarity that an x and an item of their lengths can have
     _sample = np.empty((0, 2))  # size and gap of the first triplets, of which the two above are the medians
     _weights = cast("FloatArray | None", None)  # of what was learned and of `init`, if the metric mixes them
+
+    @classmethod
+    def _test_instances(cls) -> Iterator[Self]:
+        for learner in super()._test_instances():
+            yield learner.set_params(n_triplets=150)
 
     @one_at_a_time
     def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:

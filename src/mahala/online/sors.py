@@ -53,6 +53,11 @@ class SORS(SimilarityLearner):
     0.37
     """
 
+    _test_settings = (
+        {"eta": 0.125, "lam": 0.0625, "storage": "dense", "penalty": "offdiagonal", "average": True, "init": "zero"},
+        {"eta": 0.125, "lam": 0.0625, "storage": "sparse"},
+    )
+
     eta: Literal["auto"] | StepLength = 0.1
     _: KW_ONLY
     lam: NonNegative = 1e-6
@@ -106,6 +111,11 @@ class AdaSORS(SORS):
     >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
     0.99
     """
+
+    _test_settings = (
+        {"lam": 0.01, "storage": "dense"},
+        {"lam": 0.01, "storage": "sparse", "average": True, "penalty": "offdiagonal"},
+    )
 
     _: KW_ONLY
     delta: Positive = 0.1

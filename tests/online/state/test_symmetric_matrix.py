@@ -11,8 +11,9 @@ import pytest
 from sklearn.base import clone
 
 import mahala
-from contract.learners import case, draw, models_agree, same_model, single_comparisons
+from contract.learners import case
 from mahala import AROMA, LEGO, PA, POLA, RDML
+from mahala.checks import draw, models_agree, same_model, single_comparisons
 
 LEARNERS = [
     PA("I", C=0.1),
