@@ -2,44 +2,26 @@
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import mahala
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.search import neighbors
 from mahala.compiled.search.quantised import compile_search
-from mahala.compiled.sums import lmnn, pair_sums, softmax_sums, vote_sums, weighting
-from mahala.learner import Learner
+from mahala.compiled.sums.pair_sums import add_pull
+from mahala.learner import Learner, learner_kinds
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.saved_estimator import estimator_names, kind_named
 from mahala.support.limits import COMPILING
 from mahala.support.parameters import config_context
-
-# Settings beside the defaults that run functions of their own.
-_SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "PA": [
-        {"psd": "end"},
-        {"psd": "end", "n_steps": 1000},
-        {"psd": 3},
-        {"kernel": "rbf"},
-        {"psd": "end", "variant": "LS"},
-    ],
-    "POLA": [{"gamma": 1.0}],
-    "GML": [{"diagonal": True}, {"solver": "vsgd", "max_iter": 3}],
-    "MMC": [{"diagonal": True}],
-    "AROMA": [{"covariance": "diagonal"}],
-    "SORS": [{"penalty": "offdiagonal"}],
-}
 
 
 def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
@@ -56,7 +38,7 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
     """
     before, jobs = COMPILING.n_compiled, _jobs()
     # What is learned from so few rows is of no interest, nor is what there is to warn of.
-    with _compiled_for_few_rows(), warnings.catch_warnings(), np.errstate(all="ignore"), config_context(engine=None):
+    with warnings.catch_warnings(), np.errstate(all="ignore"), config_context(engine=None):
         warnings.simplefilter("ignore")
         drawn = np.random.get_state()  # noqa: NPY002  (what the caller draws next is to stay the same)
         try:
@@ -71,30 +53,15 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
     return COMPILING.n_compiled - before
 
 
-@contextmanager
-def _compiled_for_few_rows() -> Iterator[None]:
-    """Let a few rows take the compiled ways of many."""
-    limits = [(module, "FEW_PAIRS") for module in (lmnn, neighbors, pair_sums, softmax_sums, vote_sums, weighting)]
-    limits += [(pair_sums, "FEW_PRODUCTS"), (pair_sums, "SPARSE_SHARE")]
-    before = [getattr(module, name) for module, name in limits]
-    try:
-        for module, name in limits:
-            setattr(module, name, 0)
-        yield
-    finally:
-        for (module, name), value in zip(limits, before, strict=True):
-            setattr(module, name, value)
-
-
 def _jobs() -> list[tuple[str, Callable[[], object]]]:
     """Return the parts with their names, each quick once it is compiled."""
     rng = np.random.default_rng(0)
-    y = np.arange(60) % 3
-    X = rng.normal(size=(60, 5)) + 2.0 * np.eye(3, 5)[y]
-    kinds = [kind for kind in map(kind_named, estimator_names()) if kind is not None and issubclass(kind, Learner)]
+    y = np.arange(400) % 3  # so many rows that what has a way for few takes the compiled one
+    X = rng.normal(size=(400, 5)) + 2.0 * np.eye(3, 5)[y]
     return [
-        *((kind.__name__, partial(_learn, kind, X, y)) for kind in kinds),
+        *((kind.__name__, partial(_learn, kind, X, y)) for kind in learner_kinds()),
         ("blocks of steps", partial(mahala.SORS(n_triplets=20, random_state=0).fit, np.tile(X, 60), y)),
+        ("sums of few weights", _sum_few_weights),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),
         ("models that predict", partial(_predict, X, y)),
@@ -103,31 +70,46 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
     ]
 
 
-def _learn(kind: Any, X: Any, y: Any) -> None:
-    for setting in ({}, *_SETTINGS.get(kind.__name__, [])):
-        if issubclass(kind, BatchLearner):
-            for rows in (X, X.astype(np.float32)):
-                learner = _new(kind, **({"max_iter": 3} if hasattr(kind, "tol") else {}) | setting).fit(rows, y)
-                learner.score(rows, y)
-            if kind._learns_from is not None:
-                _new(kind, **setting).fit(kind._learns_from.from_labels(X, y, 100, random_state=0))
-        elif issubclass(kind, PairLearner):
-            _stream(_new(kind, **setting), Pairs.from_labels(X, y, 3 if "n_steps" in setting else 100, random_state=0))
-            if "kernel" not in setting:
-                _new(kind, **setting).fit(Pairs.from_labels(_wide(X), y, 20, random_state=0))
-        elif issubclass(kind, SimilarityLearner):
-            triplets = Triplets.from_labels(X, y, 100, random_state=0)
-            for average in (False, True):
-                for storage in ("dense", "sparse"):
-                    if storage == "sparse" and kind is mahala.AROMA and "covariance" not in setting:
-                        continue  # full covariances are dense
-                    learner = _new(kind, **setting, storage=storage, average=average)
-                    _stream(learner, triplets)
-                    learner.partial_fit(Triplets.from_labels(sp.csr_array(X), y, 50, random_state=0))
-                    wide = _new(kind, **setting, storage=storage, average=average)
-                    wide.fit(Triplets.from_labels(_wide(X), y, 20, random_state=0)).score(_wide(X), y)
-            if setting == {} and kind in (mahala.OASIS, mahala.OGD):
-                _new(kind, storage="gram").fit(triplets)
+def _learn(kind: type[Learner], X: Any, y: Any) -> None:
+    for learner in kind._test_instances():
+        if isinstance(learner, BatchLearner):
+            _fit(learner, X, y)
+        elif isinstance(learner, PairLearner):
+            pairs = Pairs.from_labels(X, y, 100, random_state=0)
+            _stream(learner, pairs)
+            if "n_steps" in learner.get_params():
+                clone(learner).set_params(n_steps=1000).fit(pairs[:3])
+            if learner.get_params().get("kernel") is None:
+                clone(learner).fit(Pairs.from_labels(_wide(X), y, 20, random_state=0))
+        elif isinstance(learner, SimilarityLearner):
+            _learn_similarity(learner, X, y)
+
+
+def _fit(learner: Any, X: Any, y: Any) -> None:
+    for rows in (X, X.astype(np.float32)):
+        _short(learner).fit(rows, y).score(rows, y)
+    if learner._learns_from is not None:
+        _short(learner).fit(learner._learns_from.from_labels(X, y, 100, random_state=0))
+
+
+def _learn_similarity(learner: SimilarityLearner, X: Any, y: Any) -> None:
+    learner.set_params(shrinkage=0.0)  # which a handful of triplets would be warned of
+    triplets = Triplets.from_labels(X, y, 100, random_state=0)
+    if learner.storage == "gram":
+        learner.fit(triplets)
+        return
+    for average in (False, True):
+        stream = clone(learner).set_params(average=average, dtype="float64")
+        _stream(stream, triplets)
+        stream.partial_fit(Triplets.from_labels(sp.csr_array(X), y, 50, random_state=0))
+        stream.fit(Triplets.from_labels(_wide(X), y, 20, random_state=0)).score(_wide(X), y)
+
+
+def _sum_few_weights() -> None:
+    """Add the pull of few weights between so many rows that a loop over them pays."""
+    for dtype in (np.float32, np.float64):
+        rows, Z = slice(0, 300), np.zeros((300, 50), dtype)
+        add_pull(np.zeros((300, 300), dtype), 0, Z, rows, rows, np.zeros_like(Z), np.zeros(300, dtype))
 
 
 def _predict(X: Any, y: Any) -> None:
@@ -135,15 +117,9 @@ def _predict(X: Any, y: Any) -> None:
         kind(trees=False).fit(X, y).predict(X)
 
 
-def _new(kind: Any, **params: Any) -> Any:
-    """Return a learner with a seed of its own, so that the caller's random numbers stay what they would be.
-
-    It does not shrink M, since a handful of triplets would be warned of.
-    """
-    learner = kind(**params)
-    names = learner.get_params(deep=False)
-    settings = {"random_state": 0} | ({"shrinkage": 0.0} if kind._learns_from is Triplets else {})
-    return learner.set_params(**{name: value for name, value in settings.items() if name in names})
+def _short(learner: Any) -> Any:
+    """Return a copy that ends after a few iterations."""
+    return clone(learner).set_params(**{"max_iter": 3} if "max_iter" in learner.get_params() else {})
 
 
 def _wide(X: Any) -> Any:
