@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from mahala.cli.model_rows import read_rows
 from mahala.cli.models import learner_named, load_metric
 from mahala.cli.options import check_output
-from mahala.cli.tables import read_rows, times_of
+from mahala.cli.tables import times_of
 from mahala.report.page import page
 
 

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from mahala.cli import options
-from mahala.cli.output import Json, escape, fact_grid, say, show
-from mahala.cli.predictors import (
-    KnownLabels,
-    errors_of,
-    errors_text,
-    labels_of,
-    load_predictor,
-    names_of_rows,
-    read_new_rows,
-    refitted,
-    score_text,
-    warnings_said,
-)
+from mahala.cli.model_rows import KnownLabels, NewRows, load_predictor
+from mahala.cli.output import Json, say
+from mahala.cli.predictors import errors_of, errors_text, finish_change
+
+if TYPE_CHECKING:
+    from mahala.cli.predictors import Predictor
 
 
 def add(
@@ -51,77 +43,54 @@ def add(
     """
     place = output or model
     options.check_output(place, inputs=[Path(data)], force=force)
-    predictor, source = load_predictor(model), "standard input" if data == "-" else data
-    before = len(predictor.rows_)
-    encoder = predictor._model.encoder
-    raw = read_new_rows(data, predictor, decimal, first_index, [] if ids is None else [ids])
-    labels = _labels(predictor, raw, label, decimal, source)
-    names = _names(predictor, raw, ids, labels.rows)
-    X, y = raw.data[labels.rows], np.array(labels.values, dtype=None if not predictor.is_classifier else object)
-    with warnings_said(source):
+    predictor = load_predictor(model)
+    before, encoder = len(predictor.rows_), predictor._model.encoder
+    new = NewRows.read(data, predictor, decimal, first_index, ids)
+    labels = _labels(predictor, new, label or predictor.target_name_)
+    names = _names(predictor, labels.rows) if ids is None else new.names(ids, labels.rows)
+    X, y = new.data[labels.rows], np.array(labels.values, dtype=object if predictor.is_classifier else None)
+    with new.named():
+        errors = errors_of(predictor.predict(X), y, classes=predictor.is_classifier)
         try:
-            predicted = predictor.predict(X)
-            errors = errors_of(predicted, y, classes=predictor.is_classifier)
             predictor.add(X, y, names=names)
         except ValueError as error:
-            text = str(error).replace("X must name new rows", "--ids must name new rows")
-            raise ValueError(f"{source}: {text}") from None
+            raise ValueError(str(error).replace("X must name new rows", "--ids must name new rows")) from None
     predictor._model.encoder = encoder  # --decimal is for these rows
-    stopped = refit and refitted(predictor)
-    predictor.save(place)
-    left_out = raw.data.shape[0] - len(y)
+    left_out = new.data.shape[0] - len(y)
     if left_out:
-        say(f"{source}: {left_out:,} row{'s' if left_out > 1 else ''} without a label left out", err=True)
-    facts = {
-        "added": len(y),
-        "left_out": left_out,
-        "rows": len(predictor.rows_),
-        "before": before,
-        "errors": errors,
-        "refit": refit,
-        "stopped": "interrupted" if stopped else None,
-        "score": predictor.score_ if refit else None,
-        "file": str(place),
-    }
-    show(facts, as_json, lambda facts: [fact_grid(_lines(facts, predictor))])
+        say(f"{new.source}: {left_out:,} row{'s' if left_out > 1 else ''} without a label left out", err=True)
+    lines = [
+        ("rows", f"{before:,} and {len(y):,} new ones"),
+        ("before", f"{errors_text(errors)}, on the new rows when the model had not seen them"),
+    ]
+    facts = {"added": len(y), "left_out": left_out, "before": before, "errors": errors}
+    advice = "They vote; --refit also learns from them."
+    finish_change(predictor, place, facts, lines, refit=refit, advice=advice, as_json=as_json)
 
 
-def _labels(model: Any, raw: Any, column: str | None, decimal: Any, source: str) -> KnownLabels:
+def _labels(model: Predictor, new: NewRows, column: str | None) -> KnownLabels:
     """Return the labels of the rows that have one; raise ValueError for those that the model cannot hold."""
-    column = column or model.target_name_
-    labels = labels_of(raw, model, column, decimal)
+    labels = new.labels(model, column)
     if labels is None:
-        found = "has no labels" if column is None else f"has no column {column!r} with labels"
-        raise ValueError(f"--label must name the column of labels, but {source} {found}")
+        problem = "has no labels" if column is None else f"has no column {column!r} with labels"
+        raise ValueError(f"--label must name the column of labels, but {new.source} {problem}")
     for row, value, text in zip(labels.rows.tolist(), labels.values, labels.texts, strict=True):
+        label = f"--label: row {row} of {new.source} has the label {text!r}"
         if value is None:
-            classes = ", ".join(map(str, model.classes_[:5])) + (", ..." if len(model.classes_) > 5 else "")
-            known = f"which is no class of the model ({classes}): run mahala fit to learn new classes"
-            raise ValueError(f"--label: row {row} of {source} has the label {text!r}, {known}")
+            some = ", ".join(map(str, model.classes_[:5])) + (", ..." if len(model.classes_) > 5 else "")
+            raise ValueError(f"{label}, which is no class of the model ({some}): run mahala fit to learn new classes")
         if value != value:
-            raise ValueError(f"--label: row {row} of {source} has the label {text!r}, which is no number")
+            raise ValueError(f"{label}, which is no number")
     return labels
 
 
-def _names(model: Any, raw: Any, ids: str | None, rows: Any) -> list[Any] | None:
-    """Return the names of new rows, or None if rows have numbers."""
-    if ids is not None:
-        return names_of_rows(np.array(raw.data[ids].to_list()), ids, rows)
-    there = model.rows_
-    if there.dtype != object:
+def _names(model: Predictor, new: Any) -> list[int] | None:
+    """Return the next numbers for new rows, or None if the model itself counts rows; raise ValueError for names."""
+    names = model.rows_
+    if names.dtype != object:
         return None
-    texts = [name for name in there.tolist() if isinstance(name, str)]
+    texts = [name for name in names.tolist() if isinstance(name, str)]
     if texts:
         raise ValueError(f"--ids must name a column, since the rows of the model have names, such as {texts[0]!r}")
-    first = max(*there.tolist(), len(model.folds_) - 1) + 1
-    return list(range(first, first + len(rows)))
-
-
-def _lines(facts: dict[str, Any], model: Any) -> Iterator[tuple[str, str | None]]:
-    yield "rows", f"{facts['before']:,} and {facts['added']:,} new ones"
-    yield "before", f"{errors_text(facts['errors'])}, on the new rows when the model had not seen them"
-    if facts["refit"]:
-        yield "refit", f"{score_text(model)}{', stopped by Ctrl-C' if facts['stopped'] else ''}"
-    else:
-        yield "", "[dim]They vote; --refit also learns from them.[/dim]"
-    yield "model", escape(facts["file"])
+    first = max(*names.tolist(), len(model.folds_) - 1) + 1
+    return list(range(first, first + len(new)))

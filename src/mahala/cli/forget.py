@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 
 from mahala.cli import options
-from mahala.cli.output import Json, escape, fact_grid, show
-from mahala.cli.predictors import load_predictor, refitted, score_text
+from mahala.cli.model_rows import load_predictor
+from mahala.cli.output import Json
+from mahala.cli.predictors import finish_change
 
 
 def forget(
@@ -41,17 +42,9 @@ def forget(
     if len(gone) == before:
         raise ValueError("ROW must leave at least one row of the model, got all of them: remove the file instead")
     predictor.forget(gone)
-    stopped = refit and refitted(predictor)
-    predictor.save(place)
-    facts = {
-        "forgotten": gone,
-        "rows": len(predictor.rows_),
-        "refit": refit,
-        "stopped": "interrupted" if stopped else None,
-        "score": predictor.score_ if refit else None,
-        "file": str(place),
-    }
-    show(facts, as_json, lambda facts: [fact_grid(_lines(facts, predictor))])
+    lines = [("forgotten", f"{len(gone):,}"), ("left", f"{len(predictor.rows_):,} rows")]
+    advice = "The metric was learned from all rows; --refit learns it from the rest."
+    finish_change(predictor, place, {"forgotten": gone}, lines, refit=refit, advice=advice, as_json=as_json)
 
 
 def _called(texts: Sequence[str], there: Sequence[Any]) -> list[Any]:
@@ -64,13 +57,3 @@ def _called(texts: Sequence[str], there: Sequence[Any]) -> list[Any]:
             kind = "name" if any(isinstance(name, str) for name in there) else "number"
             raise ValueError(f"ROW must be the {kind} of a training row, got {text!r}{hint}")
     return list(dict.fromkeys(lookup[text] for text in texts))
-
-
-def _lines(facts: dict[str, Any], model: Any) -> Iterator[tuple[str, str | None]]:
-    yield "forgotten", f"{len(facts['forgotten']):,}"
-    yield "left", f"{facts['rows']:,} rows"
-    if facts["refit"]:
-        yield "refit", f"{score_text(model)}{', stopped by Ctrl-C' if facts['stopped'] else ''}"
-    else:
-        yield "", "[dim]The metric was learned from all rows; --refit learns it from the rest.[/dim]"
-    yield "model", escape(facts["file"])

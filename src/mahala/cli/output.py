@@ -7,10 +7,11 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -127,7 +128,7 @@ def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
 
     def write(path: Path) -> None:
         with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+            _write_csv(file, rows)
 
     return write
 
@@ -135,8 +136,26 @@ def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as the text of a CSV file, as `csv_writer` writes it."""
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    _write_csv(file, rows)
     return file.getvalue()
+
+
+def _write_csv(file: TextIO, rows: Iterable[Iterable[Any]]) -> None:
+    csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> Iterator[Iterable[Any]]:
+    """Return the names of columns, and then their rows."""
+    return chain([columns], zip(*columns.values(), strict=True))
+
+
+def columns_writer(path: Path, columns: Mapping[str, Sequence[Any]]) -> Writer:
+    """Return a function for `write_files` that writes columns to a .csv or .parquet file."""
+    if path.suffix.lower() == ".csv":
+        return csv_writer(rows_of(columns))
+    mixed = [name for name, values in columns.items() if len(set(map(type, values))) > 1]
+    texts = {name: list(map(str, columns[name])) for name in mixed}
+    return parquet_writer({**columns, **texts})  # a column of Parquet has one type
 
 
 def parquet_writer(columns: Mapping[str, Sequence[Any]]) -> Writer:

@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
+import mahala
 from mahala.cli import options
+from mahala.cli.model_rows import NewRows, load_predictor
 from mahala.cli.output import (
     Json,
+    Writer,
+    columns_writer,
     csv_text,
-    csv_writer,
     escape,
-    parquet_writer,
     plain_value,
+    rows_of,
     say,
     show,
     text_writer,
     write_files,
 )
 from mahala.cli.output import table as table_of
-from mahala.cli.predictors import (
-    errors_of,
-    errors_text,
-    labels_of,
-    load_predictor,
-    names_of_rows,
-    percent,
-    read_new_rows,
-    value_text,
-    warnings_said,
-)
+from mahala.cli.predictors import errors_of, errors_text, percent, value_text
 from mahala.support.display import task_bar
+
+if TYPE_CHECKING:
+    from mahala.cli.predictors import Predictor
 
 # Rows that are printed, columns that are named with --why, and how small a share of a distance is not.
 _SHOWN, _COLUMNS, _LEAST = 20, 3, 0.005
@@ -98,27 +95,24 @@ def predict(
     if output not in (None, "-"):
         inputs = [Path(data), model]
         options.check_output(Path(output), ".csv", ".parquet", ".json", inputs=inputs, force=force)
-    predictor, source = load_predictor(model), "standard input" if data == "-" else data
+    predictor = load_predictor(model)
     if probabilities and not predictor.is_classifier:
         raise ValueError("--probabilities are those of classes, but the model predicts numbers: use --level")
-    raw = read_new_rows(data, predictor, decimal, first_index, [] if ids is None else [ids])
-    names = list(range(raw.data.shape[0])) if ids is None else names_of_rows(np.array(raw.data[ids].to_list()), ids)
-    with warnings_said(source):
-        try:
-            predicted = _predictions(predictor, raw.data, probabilities, level, strangeness, k if why else 0)
-        except ValueError as error:
-            raise ValueError(f"{source}: {error}") from None
+    new = NewRows.read(data, predictor, decimal, first_index, ids)
+    names = list(range(new.data.shape[0])) if ids is None else new.names(ids)
+    with new.named():
+        predicted = _predictions(predictor, new.data, probabilities, level, strangeness, k if why else 0)
     records = [{"row": name} | record for name, record in zip(names, predicted, strict=True)]
-    facts = {
+    facts: dict[str, Any] = {
         "rows": len(records),
         "label": predictor.target_name_,
-        "errors": _errors(predictor, raw, label, decimal, source, [record["prediction"] for record in records]),
+        "errors": _errors(predictor, new, label, [record["prediction"] for record in records]),
         "file": output,
     }
     if output is None:
         show(facts | {"predictions": records}, as_json, lambda facts: _parts(facts, predictor))
     elif output == "-":
-        say(csv_text(_lines([_flat(record) for record in records])).rstrip("\n"))
+        say(csv_text(rows_of(_columns(records))).rstrip("\n"))
         for text in _error_lines(facts["errors"]):
             say(text, err=True)
     else:
@@ -128,35 +122,33 @@ def predict(
 
 
 def _predictions(
-    model: Any, data: Any, probabilities: bool, level: float | None, strangeness: bool, k: int
+    model: Predictor, data: Any, probabilities: bool, level: float | None, strangeness: bool, k: int
 ) -> list[dict[str, Any]]:
     """Return what is predicted of each row, as nested records."""
-    n, records = data.shape[0], []
-    classes = model.classes_.tolist() if model.is_classifier else []
-    shares = model.predict_proba(data) if classes else None
-    values = [classes[code] for code in shares.argmax(axis=1)] if shares is not None else model.predict(data).tolist()
-    sets = model.predict_set(data, level) if level is not None and classes else None
-    intervals = model.predict_interval(data, level).tolist() if level is not None and not classes else None
-    strange = model.strangeness(data).tolist() if strangeness else None
-    reasons = model.explain_each(data, k) if k else None
-    with task_bar("Explaining", k > 0 and n > _MANY and sys.stderr.isatty()) as update:
-        for row in range(n):
-            record: dict[str, Any] = {"prediction": values[row]}
-            if shares is not None:
-                record["probability"] = float(shares[row].max())
-            if probabilities and shares is not None:
-                record["probabilities"] = dict(zip(map(str, classes), shares[row].tolist(), strict=True))
-            if sets is not None:
-                record["set"] = [name for name, used in zip(classes, sets[row].tolist(), strict=True) if used]
-            if intervals is not None:
-                record["interval"] = intervals[row]
-            if strange is not None:
-                record["strangeness"] = strange[row]
-            if reasons is not None:
-                record["why"] = _why(next(reasons))
-                update(row + 1, "rows", n)
-            records.append(record)
-    return records
+    n, columns = data.shape[0], {}
+    if isinstance(model, mahala.NeighborClassifier):
+        classes = model.classes_.tolist()
+        shares = model.predict_proba(data)
+        columns["prediction"] = [classes[code] for code in shares.argmax(axis=1)]
+        columns["probability"] = shares.max(axis=1).tolist()
+        if probabilities:
+            columns["probabilities"] = [dict(zip(map(str, classes), row, strict=True)) for row in shares.tolist()]
+        if level is not None:
+            sets = model.predict_set(data, level).tolist()
+            columns["set"] = [list(compress(classes, row)) for row in sets]
+    else:
+        columns["prediction"] = model.predict(data).tolist()
+        if level is not None:
+            columns["interval"] = model.predict_interval(data, level).tolist()
+    if strangeness:
+        columns["strangeness"] = model.strangeness(data).tolist()
+    if k:
+        columns["why"] = []
+        with task_bar("Explaining", n > _MANY and sys.stderr.isatty()) as update:
+            for row, reasons in enumerate(model.explain_each(data, k), start=1):
+                columns["why"].append(_why(reasons))
+                update(row, "rows", n)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _why(reasons: Any) -> dict[str, Any]:
@@ -168,19 +160,18 @@ def _why(reasons: Any) -> dict[str, Any]:
     }
 
 
-def _errors(
-    model: Any, raw: Any, label: str | None, decimal: Any, data: str, predicted: list[Any]
-) -> dict[str, Any] | None:
+def _errors(model: Predictor, new: NewRows, label: str | None, predicted: list[Any]) -> dict[str, Any] | None:
     """Return how wrong the predictions are for the rows that have a label; None if none has one that is known."""
-    labels = labels_of(raw, model, label or model.target_name_, decimal)
+    labels = new.labels(model, label or model.target_name_)
     if labels is None:
         if label is not None:
-            raise ValueError(f"--label names the column {label!r}, which {data} does not have or is empty there")
+            raise ValueError(f"--label names the column {label!r}, which {new.source} does not have or is empty there")
         return None
     chosen = [predicted[row] for row in labels.rows.tolist()]
     if model.is_classifier:
         if all(value is None for value in labels.values):
-            say(f"{data}: the label is ignored, since it holds no class of the model but {labels.texts[0]!r}", err=True)
+            problem = f"the label is ignored, since it holds no class of the model but {labels.texts[0]!r}"
+            say(f"{new.source}: {problem}", err=True)
             return None
         wrong = [value != truth for value, truth in zip(chosen, labels.values, strict=True)]
         return {"rows": len(wrong), "error": sum(wrong) / len(wrong)}
@@ -221,24 +212,16 @@ def _apart(why: dict[str, Any]) -> str:
     return "; ".join(f"{name} {percent(share)}" for name, share in why["columns"].items())
 
 
-def _lines(records: Sequence[dict[str, Any]]) -> Iterator[list[Any]]:
-    yield list(records[0])
-    for record in records:
-        yield list(record.values())
-
-
-def _writer(path: Path, records: list[dict[str, Any]]) -> Any:
-    suffix = path.suffix.lower()
-    if suffix == ".json":
-        return text_writer(json.dumps(plain_value(records), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+def _columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the columns of a file."""
     flat = [_flat(record) for record in records]
-    if suffix == ".csv":
-        return csv_writer(_lines(flat))
-    columns = {name: [record[name] for record in flat] for name in flat[0]}
-    for name in ("row", "prediction"):
-        if len({type(value) for value in columns[name]}) > 1:  # a column of Parquet has one type
-            columns[name] = list(map(str, columns[name]))
-    return parquet_writer(columns)
+    return {name: [record[name] for record in flat] for name in flat[0]}
+
+
+def _writer(path: Path, records: list[dict[str, Any]]) -> Writer:
+    if path.suffix.lower() == ".json":
+        return text_writer(json.dumps(plain_value(records), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    return columns_writer(path, _columns(records))
 
 
 def _parts(facts: dict[str, Any], model: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Models that predict: read them from files, and say what they are and how good their predictions are."""
+"""Models that predict: fit and change them, and say what they are and how good their predictions are."""
 
 from __future__ import annotations
 
@@ -6,128 +6,29 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 import mahala
-from mahala.cli.output import say
+from mahala.cli.output import escape, fact_grid, say, show
 from mahala.support.limits import stopped_by_ctrl_c
 
 # Whole numbers that are not changed where they are read as such.
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
 
 if TYPE_CHECKING:
-    from mahala.data.columns.cells import Decimal
-    from mahala.data.tables import RawTable
-
     Predictor = mahala.NeighborClassifier | mahala.NeighborRegressor
 
 
-def is_predictor(model: Any) -> bool:
+def is_predictor(model: object) -> TypeGuard[Predictor]:
     """Return whether a model predicts classes or numbers of rows."""
     from mahala.neighbors.model import NeighborModel
 
     return isinstance(model, NeighborModel)
-
-
-def load_predictor(path: Path) -> Any:
-    """Return the model of a file; raise ValueError if it holds something that does not predict."""
-    model = mahala.load(path)
-    if is_predictor(model):
-        return model
-    origin = getattr(getattr(model, "metric_", model), "origin", None) or {}
-    what = f"a metric learned by {origin['learner']}" if "learner" in origin else f"a {type(model).__name__}"
-    raise ValueError(
-        f"--model {path} holds {what}, which predicts nothing: make a model that predicts with "
-        "`mahala fit TABLE --label COLUMN`, without --learner"
-    )
-
-
-def read_new_rows(
-    data: str, model: Any, decimal: Decimal | None, first_index: int, extra: Sequence[str] = ()
-) -> RawTable:
-    """Read rows for a model: all columns of a table, or the rows of a file without column names.
-
-    The model reads numbers in text with the decimal mark, if one is given.
-    """
-    from mahala.data.array_files import listed
-    from mahala.data.columns.values import is_frame
-    from mahala.data.datasets import read_raw_data
-    from mahala.data.tables import unknown_column
-
-    encoder = model._model.encoder
-    n_features = None if encoder.table is not None else model.n_features_in_
-    raw = read_raw_data(data, first_index=first_index, n_features=n_features)
-    if is_frame(raw.data) and encoder.table is None:
-        columns = f"rows of {n_features} numbers without column names: use an .npy, .npz or .svm file"
-        raise ValueError(f"{data} has column names, but the model was fitted to {columns}")
-    if not is_frame(raw.data) and encoder.table is not None:
-        raise ValueError(f"{data} has no column names, but the model was fitted to {listed(model.feature_names_in_)}")
-    for name in extra:
-        if not is_frame(raw.data) or name not in raw.data.columns:
-            raise ValueError(f"--ids names the column {name!r}, {unknown_column(name, data, _columns(raw))}")
-    if decimal is not None:
-        model._model.encoder = encoder.with_decimal(decimal)
-    return raw
-
-
-def _columns(raw: RawTable) -> list[str]:
-    return list(getattr(raw.data, "columns", ()))
-
-
-class KnownLabels(NamedTuple):
-    """Labels of some rows in the form of those that a model was fitted to: None or NaN for what it cannot hold."""
-
-    rows: Any  # numbers of the rows that have one
-    values: list[Any]
-    texts: list[str]
-
-
-def labels_of(raw: RawTable, model: Any, column: str | None, decimal: Decimal | None) -> KnownLabels | None:
-    """Return the labels of rows that were read for a model, or None if they have none."""
-    from mahala.data.columns.cells import cell_values
-    from mahala.data.columns.values import is_frame
-    from mahala.data.labels import label_column, label_values
-
-    if is_frame(raw.data):
-        if column is None or column not in raw.data.columns:
-            return None
-        series, present = label_column(raw.data[column])
-        if not present.any():
-            return None
-        rows, series = np.flatnonzero(present), series.filter(present)
-        texts = series.cast(str).to_list()
-        values = label_values(series, decimal or raw.decimal)[0].tolist()
-    elif raw.labels is not None:
-        rows, values = np.arange(len(raw.labels)), raw.labels.tolist()
-        texts = list(map(str, values))
-    else:
-        return None
-    if model.is_classifier:
-        known = _as_classes(model.classes_.tolist(), values, texts)
-    else:
-        numbers = cell_values(texts, "number", decimal or raw.decimal).tolist()
-        known = [
-            value if isinstance(value, int | float) else number for value, number in zip(values, numbers, strict=True)
-        ]
-    return KnownLabels(rows, known, texts)
-
-
-def _as_classes(classes: list[Any], values: list[Any], texts: list[str]) -> list[Any]:
-    """Return labels, which may be written in another way or have another type than in the fit, as classes or None."""
-    lookup: dict[Any, Any] = {str(value): value for value in classes}
-    lookup |= {str(value).lower(): value for value in classes if isinstance(value, bool)}
-    lookup |= {value: value for value in classes}
-
-    def found(value: Any, text: str) -> Any:
-        short = f"{value:.10g}" if isinstance(value, float) else text
-        return next((lookup[key] for key in (text, value, short) if key in lookup), None)
-
-    return [found(value, text) for value, text in zip(values, texts, strict=True)]
 
 
 def raw_features(model: Any, data: Any) -> Any:
@@ -135,16 +36,6 @@ def raw_features(model: Any, data: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is unusual was said before
         return model.metric_.preprocessor.plain(data)
-
-
-@contextmanager
-def warnings_said(data: str) -> Iterator[None]:
-    """Print each warning of the block once on stderr, with the name of the file, such as levels not seen in fit."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        say(f"{data}: {message}", err=True)
 
 
 def in_progress(fit: Callable[[], object], done: Callable[[], bool]) -> bool:
@@ -163,10 +54,30 @@ def in_progress(fit: Callable[[], object], done: Callable[[], bool]) -> bool:
         return True
 
 
-def refitted(model: Any) -> bool:
-    """Let a model learn again from its rows; return whether Ctrl-C stopped it."""
+def finish_change(
+    model: Predictor,
+    place: Path,
+    facts: dict[str, Any],
+    lines: Sequence[tuple[str, str]],
+    *,
+    refit: bool,
+    advice: str,
+    as_json: bool,
+) -> None:
+    """Write a model whose rows have changed, after it has learned from them again with `refit`, and show the result."""
     before = model._model
-    return in_progress(model.refit, lambda: model._model is not before)
+    stopped = refit and in_progress(model.refit, lambda: model._model is not before)
+    model.save(place)
+    facts = facts | {
+        "rows": len(model.rows_),
+        "refit": refit,
+        "stopped": "interrupted" if stopped else None,
+        "score": model.score_ if refit else None,
+        "file": str(place),
+    }
+    learned = f"{score_text(model)}{', stopped by Ctrl-C' if stopped else ''}"
+    last = [("refit", learned) if refit else ("", f"[dim]{advice}[/dim]"), ("model", escape(str(place)))]
+    show(facts, as_json, lambda _: [fact_grid([*lines, *last])])
 
 
 def score_text(model: Any) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mahala
+from mahala.cli.model_rows import NewRows, read_rows
 from mahala.cli.options import check_row_number
 from mahala.cli.output import bar, escape, table, terminal
-from mahala.cli.predictors import labels_of, percent, read_new_rows, value_text, warnings_said
-from mahala.cli.tables import read_rows
+from mahala.cli.predictors import percent, value_text
 from mahala.support.validation import is_sparse
 
 if TYPE_CHECKING:
@@ -25,15 +25,11 @@ def prediction_facts(
     model: Predictor, data: str, row: int, k: int, decimal: Decimal | None, first_index: int
 ) -> dict[str, Any]:
     """Return why the prediction for a row of a table is what it is."""
-    source = "standard input" if data == "-" else data
-    raw = read_new_rows(data, model, decimal, first_index)
-    check_row_number(row, raw.data.shape[0], "ROW")
-    with warnings_said(source):
-        try:
-            reasons = next(model.explain_each(raw.data, k, rows=[row]))
-        except ValueError as error:
-            raise ValueError(f"{source}: {error}") from None
-    labels = labels_of(raw, model, model.target_name_, decimal)
+    new = NewRows.read(data, model, decimal, first_index)
+    check_row_number(row, new.data.shape[0], "ROW")
+    with new.named():
+        reasons = next(model.explain_each(new.data, k, rows=[row]))
+    labels = new.labels(model, model.target_name_)
     label = None if labels is None else dict(zip(labels.rows.tolist(), labels.texts, strict=True)).get(row)
     voters = [dict(zip(("row", "label", "share"), voter, strict=True)) for voter in reasons.rows]
     return {"row": row, "label": label, **vars(reasons), "rows": voters, "text": str(reasons)}

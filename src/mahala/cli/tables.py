@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -26,23 +25,6 @@ if TYPE_CHECKING:
 BINS, _SHOWN = 4, 25
 # Malformed lines and reasons to ignore events that are printed.
 _LINES, _REASONS = 20, 10
-
-
-def read_rows(data: str, metric: mahala.Metric, *, items: bool = False, **reading: Any) -> Table:
-    """Read the rows that a metric compares, queries or items of a bilinear similarity; `reading` is for `read_data`."""
-    from mahala.data.datasets import read_data
-
-    n_features = metric.n_item_features if items else metric.n_features_in
-    # The model names the features of queries; items with other features have no names.
-    of_queries = n_features == metric.n_features_in
-    preprocessor = metric.preprocessor if of_queries else None
-    names = metric.feature_names if of_queries and preprocessor is None else None
-    with warnings.catch_warnings(record=True) as unseen:
-        warnings.simplefilter("always")
-        table = read_data(data, **reading, preprocessor=preprocessor, features=names, n_features=n_features)
-    for warning in unseen:
-        say(f"{data}: {warning.message}", err=True)
-    return table
 
 
 def labelled_table(

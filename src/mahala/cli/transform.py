@@ -1,6 +1,5 @@
 """`mahala transform DATA`: map rows so that Euclidean distances are the learned ones."""
 
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,10 +7,10 @@ import numpy as np
 import typer
 
 import mahala
+from mahala.cli.model_rows import read_rows
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
-from mahala.cli.output import Json, csv_writer, parquet_writer, show, write_files
-from mahala.cli.tables import read_rows
+from mahala.cli.output import Json, Writer, columns_writer, show, write_files
 from mahala.support.validation import is_sparse
 
 
@@ -46,32 +45,27 @@ def transform(
     if components is not None:
         metric = metric.truncate(components)
     rows = metric.embed(table.X)
-    write_files({output: lambda path: _write(path, rows, label or "y", table.labels)})
+    write_files({output: _writer(output, rows, label or "y", table.labels)})
     what = "queries" if isinstance(metric, mahala.BilinearMetric) else "rows"
     facts = {"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)}
     labelled = "" if label is None else " and the label"
     show(facts, as_json, f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns{labelled} to {output}")
 
 
-def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
+def _writer(path: Path, rows: Any, label: str, labels: Any) -> Writer:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        kept = {} if labels is None else {"y": labels if labels.dtype != object else labels.astype(str)}
+        arrays = {"X": rows}
         if is_sparse(rows):
-            parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
-        else:
-            parts = {"X": rows}
-        np.savez_compressed(path, **parts, **kept)
-        return
+            arrays = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
+        if labels is not None:
+            arrays["y"] = labels if labels.dtype != object else labels.astype(str)
+        return lambda path: np.savez_compressed(path, **arrays)
     if is_sparse(rows):
         rows = rows.toarray()
     if suffix == ".npy":
-        np.save(path, rows)
-        return
+        return lambda path: np.save(path, rows)
     columns = {f"z{j}": rows[:, j].tolist() for j in range(rows.shape[1])}
     if labels is not None:
         columns[label if label not in columns else f"{label}_label"] = labels.tolist()
-    if suffix == ".csv":
-        csv_writer(chain([columns], zip(*columns.values(), strict=True)))(path)
-        return
-    parquet_writer(columns)(path)
+    return columns_writer(path, columns)
