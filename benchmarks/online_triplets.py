@@ -30,7 +30,6 @@ from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from mahala import AROMA, OASIS, SORS, AdaSORS, BilinearMetric, Triplets
-from mahala.online.state import dense as dense_state
 
 DATA = Path(os.environ.get("MAHALA_DATA", "."))
 MOST_PLAIN = 10_000  # features for which the plain code's matrices fit
@@ -205,27 +204,6 @@ def dimensions(console: Console, n: int) -> None:
         )
 
 
-def blocks(console: Console, n: int) -> None:
-    """Steps in blocks against steps one by one, of the same triplets in the same run."""
-    X, y = load("gisette_like")
-    triplets = Triplets.from_labels(X, y, n, random_state=1)
-    in_blocks = dense_state.takes_blocks
-    for method in ("SORS-I", "AdaSORS-I", "OASIS", "AROMA"):
-        for dtype in ("float32", "float64"):
-            times = []
-            for takes_blocks in (lambda *_: False, in_blocks):
-                dense_state.takes_blocks = takes_blocks
-                learner = METHODS[method](dtype=dtype, storage="dense", record=False).partial_fit(triplets[:64])
-                start = time.process_time()
-                learner.partial_fit(triplets)
-                times.append(1e3 * (time.process_time() - start) / n)
-            console.print(
-                f"gisette_like {method}, {dtype}: one by one {times[0]:.1f} ms of CPU a step, in blocks "
-                f"{times[1]:.1f}: {times[0] / times[1]:.1f}×"
-            )
-    dense_state.takes_blocks = in_blocks
-
-
 def queries(console: Console) -> None:
     """Figure 4: the time of queries against the sparsity of M."""
     X, y = load("bbc")
@@ -264,7 +242,7 @@ def queries(console: Console) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=[*BARS, "open", "dimensions", "blocks", "queries"])
+    parser.add_argument("--only", nargs="+", default=[*BARS, "open", "dimensions", "queries"])
     parser.add_argument("--methods", nargs="+", default=["OASIS", "AROMA", "SORS-I", "AdaSORS-II"], choices=METHODS)
     parser.add_argument("--triplets", type=int, default=100_000)
     parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
@@ -282,8 +260,6 @@ def main() -> None:
             open_stream(console, "rcv1_mc", arguments.triplets)
         if "dimensions" in arguments.only:
             dimensions(console, min(arguments.triplets, 5_000))
-        if "blocks" in arguments.only:
-            blocks(console, min(arguments.triplets, 512))
         if "queries" in arguments.only:
             queries(console)
 

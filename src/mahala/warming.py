@@ -60,7 +60,6 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
     X = rng.normal(size=(400, 5)) + 2.0 * np.eye(3, 5)[y]
     return [
         *((kind.__name__, partial(_learn, kind, X, y)) for kind in learner_kinds()),
-        ("blocks of steps", partial(mahala.SORS(n_triplets=20, random_state=0).fit, np.tile(X, 60), y)),
         ("sums of few weights", _sum_few_weights),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),

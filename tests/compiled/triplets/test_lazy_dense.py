@@ -23,3 +23,16 @@ def test_steps_are_the_papers(name, dense):
     model.settle()
     np.testing.assert_allclose(model.matrix(), M, atol=1e-14)
     assert model.layout[0] == 1 or not model.planes[:, 1].any()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_whole_rows_and_scattered_entries_take_turns(name):
+    """Entries of whole rows share a stamp within a stream; the next stream reads one for each of them."""
+    scattered = sparse_rows()
+    full = np.random.default_rng(4).normal(size=scattered.shape) / 5.0
+    model, rows = state(DenseState, name, scattered.shape[1]), []
+    for seed, X in enumerate((full, scattered, full, scattered)):
+        numbers, more = triplets(X, n=12, seed=seed)
+        rows += more
+        model.feed(TripletChunk(csr(X), csr(X), numbers, np.ones(12)), rule_of(name), record(12))
+    np.testing.assert_allclose(model.matrix(), after(name, rows, np.eye(len(X.T))), atol=1e-12)

@@ -12,7 +12,6 @@ from mahala.support.arrays import FloatArray, IndexArray, IntArray, RealArray
 
 CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
 Numbers = tuple[IndexArray, IndexArray, IndexArray]  # of anchors, positives and negatives among the rows of a chunk
-ByRow = tuple[IntArray, IntArray, RealArray]  # of x: where each feature's entries begin; their steps; their values
 Layout = tuple[int, bool, bool]  # numbers per entry, whether H is one of them, whether S is
 Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
 StepRule = tuple[float, float, float, float, float]  # scale, slack, upper, the largest change of M in a step, margin

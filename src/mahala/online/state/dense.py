@@ -1,7 +1,6 @@
-"""A bilinear form held as a full matrix: single steps, steps in blocks, and steps through the rows' inner products."""
+"""A bilinear form held as a full matrix: steps one by one, and steps through the rows' inner products."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,10 +8,9 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from mahala.comparisons import Triplets
-from mahala.compiled.threads import in_threads, n_threads, product
-from mahala.compiled.triplets import dense_blocks, gram
+from mahala.compiled.triplets import gram
 from mahala.compiled.triplets import lazy_dense as kernels
-from mahala.compiled.triplets.rows import CSR, Layout, rows_as_csr
+from mahala.compiled.triplets.rows import CSR, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
@@ -20,19 +18,10 @@ from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, 
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
-BLOCK = 128  # steps
-FEWEST = 16  # steps for which a block pays
-# Triplets that touch so large a part of M are dense: whole rows in a block cost less than their entries one by one.
-DENSE = 1 / 32
-# Bytes of M from which blocks pay: those that do not stay near the processor or, where each entry has a threshold of
-# the same size, whose stamps need not be read, those of a few hundred features.
-FAR = 2**25
-FEW = 2**20
-# AdaGrad's sums are estimated from one in so many rows and columns.
-SAMPLED = 16
-# In float32, larger numbers could overflow when they are squared.
-LARGEST = 1e6
-LARGEST_SUM = 1e15
+# Entries of whole rows are read in order, about so many in the time of one at a scattered place.
+IN_ORDER = 8.0
+# From this share of M on, what a triplet touches is whole rows.
+WHOLE = 1 / 18
 # Of the rows' inner products: K, L and P take 512 MiB each at this number of rows.
 MOST_GRAM_ROWS = 8192
 GRAM_ROOM = 24.0  # bytes for each two rows
@@ -72,9 +61,6 @@ class DenseState(SimilarityState):
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
             self.make_writable("planes", "left", "right")
-        if takes_blocks(self.planes, self.layout, chunk):
-            stream_blocks(self, chunk, rule, steps)
-            return len(chunk.y), 0
         step, penalty, eta, shrinkage = self.settings(rule)
         width, adaptive, average = self.layout
         parts: Any = penalty if width > 1 else None, adaptive or None, average or None
@@ -90,8 +76,7 @@ class DenseState(SimilarityState):
         return len(chunk.y), 0
 
     def cost(self, touched: float) -> float:
-        """Steps in blocks take less: many of them make a chunk."""
-        return touched / 16.0 if may_take_blocks(touched, self.planes, self.layout) else touched
+        return touched / (IN_ORDER if touched >= WHOLE * self.shape[0] * self.shape[1] else 1.0)
 
     def _settle(self) -> None:
         self.make_writable("planes")
@@ -133,79 +118,6 @@ def csr_rows(X: Any) -> CSR:
         return rows_as_csr(np.ascontiguousarray(X, dtype=np.float64))
     rows = tidy(X)
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
-
-
-def may_take_blocks(touched: float, planes: RealArray, layout: Layout) -> bool:
-    """Whether blocks are faster for steps that touch so many entries of M; sums over all models are not kept there."""
-    width, adaptive, average = layout
-    if average or touched < DENSE * len(planes) * planes.shape[2]:
-        return False
-    if adaptive and planes.itemsize == 8:
-        return False  # the roots and quotients of whole rows take longer than what is saved
-    return planes.nbytes >= (FAR if adaptive or width == 1 else FEW)
-
-
-def takes_blocks(planes: RealArray, layout: Layout, chunk: TripletChunk) -> bool:
-    """Whether the steps of a chunk are taken in blocks."""
-    if len(chunk.y) < FEWEST:
-        return False
-    rows, items, (anchor, positive, negative), _ = chunk
-    x, q = np.diff(rows[0]), np.diff(items[0])
-    touched = float(x[anchor].mean() * (q[positive] + q[negative]).mean())
-    if not may_take_blocks(touched, planes, layout):
-        return False
-    if planes.dtype == np.float64:
-        return True
-    largest = max(abs(side[2]).max(initial=0.0) for side in (rows, items))
-    return bool(largest <= LARGEST and (not layout[1] or planes[:, 2].max() <= LARGEST_SUM))
-
-
-def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: SimilarityRule, steps: Steps) -> None:
-    """Take one step for each triplet, as `lazy_dense.stream` does."""
-    rule, penalty, eta, shrinkage = state.settings(similarity_rule)
-    planes, layout, clock, left, right = state.planes, state.layout, state.clock, state.left, state.right
-    d, width, e = planes.shape
-    dtype = planes.dtype
-    late = width > 1  # then a step is taken in full or not
-    stamps = np.full(d, -1, dtype=np.int64)
-    for block, x, q in chunk.in_full(BLOCK, state.shape):
-        taken = steps[0][block], steps[1][block], steps[2][block]
-        tau = taken[1]
-        X, Q = x.astype(dtype), q.astype(dtype)
-        W = np.empty_like(Q) if len(left) else Q  # with covariances, X = xΛ and W = qΓ follow the steps
-        row_of, at = x.T.nonzero()
-        x_values = X[at, row_of]
-        by_row = np.searchsorted(row_of, np.arange(d + 1)), at, x_values
-        products = np.empty((0, 0)) if len(left) else product(x, x.T) * product(q, q.T)
-        tau[:] = 0.0
-        weights = np.zeros(len(at), dtype=dtype)
-        # With AdaGrad the factor of a term differs between entries.
-        unit = eta / (penalty[2] + float(planes[::SAMPLED, 2, ::SAMPLED].mean())) if layout[1] else 1.0
-        threads = n_threads(len(at) * e)
-        share = dense_blocks.STRIP * -(-d // (dense_blocks.STRIP * threads))
-        bounds = [*range(0, d, share), d]
-        scores = np.empty((-(-d // dense_blocks.STRIP), len(tau)))
-        given = planes, layout, penalty, eta, clock + block.start, stamps, by_row, weights
-        # Each thread has its rows of M, and its strips of the scores.
-        read = partial(dense_blocks.sweep, *given, Q, writes=False, scores=scores)
-        write = partial(dense_blocks.sweep, *given, W, writes=True, scores=scores)
-        covariances = left, right, shrinkage
-        decide = partial(dense_blocks.decide, x, q, X, W, products, unit, rule, *covariances, taken)
-        if late:
-            # A first guess, from M as it is before the block, which costs less than to read it step by step.
-            images = product(planes[:, 0], Q.T)
-            decide(np.einsum("ti,it->t", x, images))
-            weights[:] = tau[at] * x_values
-        wrong = True
-        while wrong:
-            in_threads(read, bounds[:-1], bounds[1:], threads=threads)
-            wrong = decide(scores.sum(axis=0)) > 0 and late
-            weights[:] = tau[at] * (X[at, row_of] if len(left) else x_values)
-        if tau.any():
-            in_threads(write, bounds[:-1], bounds[1:], threads=threads)
-    if late:
-        written = np.flatnonzero(stamps >= 0)
-        planes[written, 1] = stamps[written, np.newaxis]
 
 
 def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], sparse: bool) -> tuple[Any, Any, Steps]:
