@@ -10,7 +10,9 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
 from collections import Counter
+from datetime import date
 from itertools import chain
 from pathlib import Path
 
@@ -39,8 +41,39 @@ SLOW = {TESTS / name for name in ("test_campaign.py", "test_warming.py")}
 BUDGET = float(os.environ.get("MAHALA_BUDGET") or 15)  # seconds of CPU time for a file of tests
 
 
-def pytest_collection_modifyitems(items):
+def changed_files():
+    """The files that differ from the commit at which this branch left main; none where Git cannot say."""
+    for main in ("origin/main", "main"):
+        base = subprocess.run(["git", "merge-base", "HEAD", main], cwd=TESTS, capture_output=True, text=True)
+        if base.returncode == 0:
+            command = ["git", "diff", "--name-only", base.stdout.strip()]
+            return set(subprocess.run(command, cwd=TESTS, capture_output=True, text=True).stdout.split())
+    return set()
+
+
+def leave_out_pages(config, items):
+    """Run the code of changed pages and of every third page, another third each day.
+
+    MAHALA_DOCS=all runs all of them, and so do -k and the name of a test.
+    """
+    name = "test_code_of_a_page_runs_and_prints_what_the_page_says"
+    pages = [item for item in items if getattr(item, "originalname", None) == name]
+    named = config.option.keyword or any("::" in argument for argument in config.args)
+    if not pages or named or os.environ.get("MAHALA_DOCS") == "all":
+        return
+    changed, today = changed_files(), date.today().toordinal()
+    left_out = [
+        item
+        for number, item in enumerate(pages)
+        if (number + today) % 3 and item.callspec.params["page"].relative_to(TESTS.parent).as_posix() not in changed
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_modifyitems(config, items):
     """Mark tests by what they need, and let each of two test processes begin with half of the slow files."""
+    leave_out_pages(config, items)
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
