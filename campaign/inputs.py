@@ -30,6 +30,7 @@ from mahala.saved_estimator import SavedEstimator
 from papers.pola2004.filters.nearest import NearestFilter
 from papers.pola2004.filters.paum import PAUM
 from papers.pola2004.filters.perceptron import Perceptron
+from papers.ranks import friedman_holm
 
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector
@@ -421,7 +422,7 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
         ]
         log.call(mahala.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
     elif what == 3:
-        log.call(mahala.evaluation.friedman_holm, rows(rng, n + 1, d + 1, wild))
+        log.call(friedman_holm, rows(rng, n + 1, d + 1, wild))
     else:
         adapter = mahala.QueryAdapter(random_state=0, n_passes=1, n_folds=2)
         d = int(rng.integers(1, _WIDE + 1))

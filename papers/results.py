@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mahala.evaluation.statistics import FriedmanResult, friedman_holm
 from mahala.report.page import versions
 from mahala.support.files import whole_file
+from papers.ranks import FriedmanResult, friedman_holm
 from papers.study import Cell, Folder, Numbers, Published, Quantity, Study
 
 if TYPE_CHECKING:

@@ -19,6 +19,8 @@ OF_LEARNERS = {
 # Attributes of the package; metric-learn has most of them with the ending "_Supervised", too.
 OF_PACKAGE = {
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
+    "FriedmanResult": "papers.ranks of the repository has it",
+    "friedman_holm": "papers.ranks of the repository has it",
     "ITML_Supervised": "ITML learns from labels, too",
     "LSML_Supervised": "mahala.batch.LSML learns from labels, too",
     "MMC_Supervised": "MMC learns from labels, too",

@@ -10,9 +10,7 @@ from mahala.evaluation.ranking import mean_average_precision as mean_average_pre
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
 from mahala.evaluation.ranking_quality import RankingQuality as RankingQuality
 from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking
-from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
 from mahala.evaluation.statistics import PairedGain as PairedGain
-from mahala.evaluation.statistics import friedman_holm as friedman_holm
 from mahala.judge import Verdict as Verdict
 
 __all__: list[str]
