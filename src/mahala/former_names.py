@@ -8,6 +8,7 @@ OF_LEARNERS = {
     "predict": "predict_comparisons(pairs or triplets) judges comparisons, and transform(X) maps rows",
     "decision_function": "margins(pairs or triplets) is positive where predict_comparisons is +1",
     "get_metric": "metric_.distance is the function of two points",
+    "parallel_fit": "partial_fit(X, y) learns from the chunks of X in order",
     "pair_score": "-pair_distance(pairs) is larger for nearer pairs",
     "score_pairs": "pair_distance(pairs) has the distances",
     "pair_distance": "metric_.similarity(x, x2) compares rows, since what is learned is a similarity",

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -20,7 +20,7 @@ from mahala.support.display import SHOWN, tell_stream
 from mahala.support.limits import one_blas_thread, out_of_time
 from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.model_files import check_matrix_shape, header_value
-from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
+from mahala.support.parameters import Seed, WholeNumber, check_params
 from mahala.support.signals import no_interrupt_lost, uninterrupted
 from mahala.support.states import Fields, Integer, Number, Part, restore, to_parts
 from mahala.support.validation import is_chunked
@@ -112,46 +112,6 @@ class OnlineLearner(Learner):
                 prepared = self._model.prepare(comparisons, len(comparisons), complete=False)
                 self._feed(prepared, len(comparisons), self._rule_in_force)
         return self
-
-    @one_at_a_time
-    def parallel_fit(self, partitions: Any, y: Any = None, *, rounds: int = 1) -> Self:
-        """Learn from partitions at the same time: a copy for each of them, whose models are averaged after each round.
-
-        This is iterative parameter mixing. It is not the model of the stream of all comparisons, which `partial_fit`
-        learns one after another.
-
-        Parameters
-        ----------
-        partitions : rows of Dask, whose chunks are learned from where they are, or a list of comparisons or (X, y)
-        y : class labels of rows in chunks
-        rounds : how often each partition is gone through
-
-        McDonald, Hall and Mann: Distributed Training Strategies for the Structured Perceptron, NAACL 2010.
-        """
-        from mahala.online.parallel import partitions_of, run_round
-
-        check_value(rounds, "rounds", Count)
-        check_params(self)
-        self._check_params()
-        self._check_open("parallel_fit")
-        with all_or_nothing(self):
-            given = partitions_of(partitions, y)
-            first, labels = computed(*given[0])
-            comparisons, _ = self._comparisons(first, labels, reset=True, at_most=True)
-            self._begin(comparisons, complete=False)
-            for number in range(rounds):
-                run_round(self, given, number)
-        return self
-
-    def _take_mean(self, copies: Sequence[Any]) -> None:
-        """Take the mean of the states of copies, and add up what they counted."""
-        self._model.mix([other._model for other in copies])
-        for other in copies:
-            for name in _COUNTED:
-                setattr(self, name, getattr(self, name) + getattr(other, name))
-            self._room_for(other._n_recorded)[:] = other._records[: other._n_recorded]
-        self._model.n_steps = self.n_steps_
-        self._latest[0] = None
 
     def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
         """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""

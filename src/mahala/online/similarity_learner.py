@@ -1,7 +1,7 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -273,11 +273,6 @@ class SimilarityLearner(OnlineLearner):
             medians = np.sort(self._sample, axis=0)[(len(self._sample) - 1) // 2]
             self._size, self._gap = (float(median) or 1.0 for median in medians)
             yield self._rule()
-
-    def _take_mean(self, copies: Sequence[Any]) -> None:
-        super()._take_mean(copies)
-        first = copies[0]
-        self._sample, self._size, self._gap = first._sample, first._size, first._gap
 
     def _stored_state(self, header: dict[str, Any]) -> SimilarityState:
         model = header_value(header, "model", dict)

@@ -1,7 +1,7 @@
 """What the online learners ask of a state, whatever matrix it holds and however it holds it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from mahala.compiled.jit import Steps as Steps
@@ -42,11 +42,6 @@ class State(Stateful, ABC):
     @abstractmethod
     def metric(self, **about: Any) -> Metric:
         """Return the state as a metric, with the feature names and the origin given in `about`."""
-
-    def mix(self, states: Sequence[Any]) -> None:
-        """Become the mean of states that went on from this one, each with comparisons of its own."""
-        needed = "storage='dense', average=False, kernel=None and no covariances"
-        raise ValueError(f"parallel_fit takes the mean of full matrices: it needs {needed}; use partial_fit otherwise")
 
     def make_writable(self, *names: str) -> None:
         """Copy arrays that are read-only because the state was loaded as a memory map."""

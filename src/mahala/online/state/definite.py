@@ -1,7 +1,7 @@
 """The state of LEGO and RDML: a matrix that starts as I and stays positive definite by its own update rule."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack, qr
@@ -64,9 +64,6 @@ class DefiniteState(PairState):
 
     def metric(self, **about: Any) -> MahalanobisMetric:
         return MahalanobisMetric(self.M, self.b, **about)
-
-    def mix(self, states: Sequence[Self]) -> None:
-        self.become(symmetric(np.mean([state.M for state in states], axis=0)))
 
     def _check(self) -> None:
         M = self.M

@@ -1,7 +1,7 @@
 """A bilinear form held as a full matrix: steps one by one, and steps through the rows' inner products."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -98,14 +98,6 @@ class DenseState(SimilarityState):
         self.planes[:, 0] += change.toarray() if is_sparse(change) else change
         if self.layout[2]:
             self.planes[:, -1] += total.toarray() if is_sparse(total) else total
-
-    def mix(self, models: Sequence[Self]) -> None:
-        if self.layout[2]:
-            super().mix(models)
-        for model in models:
-            model.settle()
-        self.clock, self.initial = 0, models[0].initial
-        self.planes = np.mean([model.planes for model in models], axis=0, dtype=self.planes.dtype)
 
     def _check(self) -> None:
         super()._check()

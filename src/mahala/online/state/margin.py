@@ -1,7 +1,7 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -305,15 +305,6 @@ class MarginState(PairState):
     def _check(self) -> None:
         if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
             raise ModelFileError("the shift of R should be positive")
-
-    def mix(self, states: Sequence[Self]) -> None:
-        if self.kernel_map is not None:
-            super().mix(states)
-        self.M = np.mean([state.M for state in states], axis=0)
-        self.b = float(np.mean([state.b for state in states]))
-        self.mass = max(state.mass for state in states)
-        self.radius = max(state.radius for state in states)
-        self._R = None  # computed again when it is needed
 
     def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
         V, y = chunk
