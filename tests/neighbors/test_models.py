@@ -396,16 +396,17 @@ def test_data_frames_of_dask_keep_their_text(wine):
 
 def test_weights_and_groups_are_routed_through_pipelines():
     from sklearn import config_context
+    from sklearn.metrics import accuracy_score, make_scorer
     from sklearn.model_selection import GroupKFold, cross_validate
 
     X, y = load_iris(return_X_y=True)
     groups = np.arange(150) % 12
     with config_context(enable_metadata_routing=True):
         model = NeighborClassifier(linear=False, trees=False).set_fit_request(groups=True, sample_weight=True)
-        model.set_score_request(sample_weight=True)
+        scorer = make_scorer(accuracy_score).set_score_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
         routed = {"groups": groups, "sample_weight": np.ones(150)}
-        scores = cross_validate(pipeline, X, y, cv=GroupKFold(3), params=routed)["test_score"]
+        scores = cross_validate(pipeline, X, y, scoring=scorer, cv=GroupKFold(3), params=routed)["test_score"]
     assert scores.mean() > 0.9
 
 

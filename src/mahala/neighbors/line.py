@@ -8,7 +8,6 @@ from scipy.optimize import minimize
 from mahala.compiled.threads import in_threads, n_threads, product
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.lazily import linalg
 
 # The penalties of softmax regression, from which the loss of rows that were left out chooses, and of ridge regression
 # in shares of the mean variance of a direction, from which generalised cross-validation chooses.
@@ -54,7 +53,7 @@ class Directions(NamedTuple):
         centred = X - center
         scaled = centred * np.sqrt(shares)[:, np.newaxis]
         n, d = X.shape
-        values, vectors = linalg.eigh(scaled.T @ scaled if d <= n else scaled @ scaled.T, driver="evd")
+        values, vectors = np.linalg.eigh(scaled.T @ scaled if d <= n else scaled @ scaled.T)
         kept = values > _LEAST_VARIANCE * max(values[-1], 1e-300)
         values, vectors = values[kept], vectors[:, kept]
         if d > n:
