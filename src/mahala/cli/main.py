@@ -1,16 +1,15 @@
 """The `mahala` app. Commands import libraries when they run, so that --help is fast."""
 
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
 import mahala
-from mahala.cli import serve
-from mahala.cli.adapt import adapt
 from mahala.cli.add import add
 from mahala.cli.compare import compare
 from mahala.cli.doctor import doctor, warm_up
-from mahala.cli.evaluate import evaluate, simulate
+from mahala.cli.evaluate import evaluate
 from mahala.cli.fit import fit
 from mahala.cli.forget import forget
 from mahala.cli.group import Command, Group
@@ -30,13 +29,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of --help.
-ALL = (
-    compare, fit, predict, add, forget, show, transform, search, evaluate, simulate, adapt, teach, stream,
-    warm_up, doctor,
-)  # fmt: skip
+ALL = (compare, fit, predict, add, forget, show, transform, search, evaluate, teach, stream, warm_up, doctor)
 for command in ALL:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
-app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
+for entry in entry_points(group="mahala.commands"):  # functions, or apps with commands of their own
+    command = entry.load()
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=entry.name)
+    else:
+        app.command(entry.name, cls=Command)(command)
 
 
 def _version(wanted: bool) -> None:

@@ -225,6 +225,7 @@ def _serve_again(
         _serve(service, settings, bound)
 
 
+app.info.help = start.__doc__
 app.command("report", cls=Command)(report)
 
 
