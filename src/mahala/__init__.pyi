@@ -49,9 +49,9 @@ from mahala.evaluation.compare import compare as compare
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking
 
-# Feedback
+# Answers and clicks
+from mahala.answers.teacher import Teacher as Teacher
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
-from mahala.feedback.teacher import Teacher as Teacher
 
 # Settings
 from mahala.support.parameters import set_config as set_config
@@ -65,6 +65,7 @@ from mahala.support.display import show_progress as show_progress
 from mahala.warming import warm_up as warm_up
 
 # Results and helpers
+from mahala import answers as answers
 from mahala import batch as batch
 from mahala import data as data
 from mahala import evaluation as evaluation

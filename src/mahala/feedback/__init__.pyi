@@ -4,7 +4,6 @@ from mahala.feedback.click_models import click_model as click_model
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
 from mahala.feedback.simulation import Simulation as Simulation
 from mahala.feedback.simulation import simulate_clicks as simulate_clicks
-from mahala.feedback.teacher import Teacher as Teacher
 from mahala.feedback.trust.gains import CrossValidation as CrossValidation
 from mahala.feedback.wrappers import adapt_queries as adapt_queries
 

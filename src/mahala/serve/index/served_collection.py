@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import load
 
+from mahala.answers import candidates, usefulness
 from mahala.feedback.maps.query_maps import QueryMaps
-from mahala.feedback.questions import candidates, usefulness
 from mahala.feedback.trust.signals import ENGINE, Signals
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.feedback.teacher import Teacher
+from mahala.answers import Teacher
 from mahala.feedback.trust.gains import RunningGain
 from mahala.serve.store.rows import LogEntry
 from mahala.support.arrays import FloatArray, RealArray

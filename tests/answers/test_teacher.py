@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import mahala
-from mahala.feedback import teacher as module
-from mahala.feedback.questions import usefulness
+from mahala.answers import teacher as module
+from mahala.answers.questions import usefulness
 
 
 def items(n=20, d=4, seed=0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.feedback.questions import candidates, usefulness
+from mahala.answers.questions import candidates, usefulness
 
 
 def test_candidates_are_all_questions_with_three_items():

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from mahala.answers.questions import candidates, usefulness
 from mahala.batch.logistic.answers import Answers
 from mahala.batch.logistic.penalty import choose_penalty
 from mahala.comparisons import Triplets
 from mahala.compiled.triplets.slopes import ascend
-from mahala.feedback.questions import candidates, usefulness
 from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
 from mahala.saved_estimator import SavedEstimator
