@@ -8,11 +8,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import OptimizeResult, minimize
 
-from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.lda import LDA
-from mahala.batch.pca import PCA
+from mahala.batch.lda import class_directions
 from mahala.batch.run import Model, Run, check_n_components
-from mahala.batch.whitening import Coordinates, major_features
+from mahala.batch.whitening import Coordinates, constant, divided_by_largest, major_features
+from mahala.engine.moments import principal_directions
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matrices
 
@@ -109,9 +108,11 @@ def first_components(
     else:
         L = np.empty((0, d))
         if init == "lda" and codes is not None:
-            L = _directions(LDA(), major_features(X), codes)[:m]
-        if len(L) < m:
-            L = np.vstack([L, _directions(PCA(min(m - len(L), *X.shape), random_state=0), X, codes)])
+            with suppress(ValueError):  # no direction separates the classes
+                L = _of_unit_length(class_directions(major_features(X), codes)[0][:m])
+        if len(L) < m and not constant(X).all():
+            axes = principal_directions(divided_by_largest(X)[0], min(m - len(L), *X.shape), seed=0)[0]
+            L = np.vstack([L, _of_unit_length(axes)])
         if len(L) < m:  # fewer rows than directions
             L = np.vstack([L, rng.normal(size=(m - len(L), d)) / np.sqrt(d)])
     return np.ascontiguousarray(L, dtype=X.dtype)
@@ -138,10 +139,6 @@ def first_variables(
     return (first * (inverse > 0.0)).astype(X.dtype), False
 
 
-def _directions(learner: BatchLearner, X: Any, codes: IndexArray | None) -> FloatArray:
-    """Return the learner's directions, scaled to unit length; none if it cannot learn from the rows."""
-    try:
-        L = learner.fit(X, codes).components_
-    except ValueError:
-        return np.empty((0, X.shape[1]))
+def _of_unit_length(L: RealArray) -> FloatArray:
+    L = L.astype(np.float64)
     return np.asarray(L / np.linalg.norm(L, axis=1, keepdims=True))

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mahala.batch.batch_learner import WeightedLearner
-from mahala.batch.run import Run, check_n_components
+from mahala.batch.run import Run, check_n_components, in_precision
 from mahala.batch.whitening import Covariances, constant, covariances, standardised, whiten_varying
 from mahala.engine.inputs import refuse_chunks
 from mahala.engine.moments import class_means
@@ -14,9 +14,12 @@ from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import Count, Share
 from mahala.support.validation import is_chunked
 
+Shrinkage = Literal["auto"] | Share | None
+
 # Variances within classes, and of the class means along a direction, below this share are rounding.
 RANK_TOLERANCE = 1e-8
 
+SAME_MEANS = "the classes of X have the same mean, so no direction separates them"
 SAME_ROWS = "X does not vary within any class; LDA needs a class with two different rows"
 
 
@@ -55,52 +58,58 @@ class LDA(WeightedLearner):
 
     n_components: Count | None = None
     _: KW_ONLY
-    shrinkage: Literal["auto"] | Share | None = None
+    shrinkage: Shrinkage = None
 
     def _learn(self, data: Any, run: Run) -> str:
         X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
         check_n_components(self.n_components, most, "the smaller of the number of classes less one and of features")
-        if constant(X).all():
-            raise ValueError("the classes of X have the same mean, so no direction separates them")
-        if weights is not None:  # only their ratios matter; all above 1, so that every class counts in the covariance
-            weights = weights * (2.0 / weights.min())
         m = most if self.n_components is None else int(self.n_components)
-        # Where no matrix has the size of the features squared.
-        few = len(X) < X.shape[1] and weights is None and self.shrinkage is None and not is_chunked(X)
-        L, between, n = _of_few_rows(X, codes) if few else self._discriminants(X, codes, weights)
-        L = L[:m].astype(X.dtype) if np.abs(L[:m]).max() < 1e18 else L[:m]
-        run.step(-float(np.square(between[:m]).sum() / n), {"L": L})
+        L, between, n = class_directions(X, codes, weights, self.shrinkage)
+        run.step(-float(np.square(between[:m]).sum() / n), {"L": in_precision(L[:m], X.dtype)})
         return "converged"
 
-    def _discriminants(
-        self, X: Any, codes: IndexArray, weights: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray, float]:
-        """Return the directions, the spread of the means along them, and the sum of the weights."""
-        counts, sizes = np.bincount(codes), np.bincount(codes, weights).astype(np.float64)
-        scatter = covariances(X, codes, weights) if counts.max() > 1 else None
-        if scatter is None:
-            raise ValueError(SAME_ROWS)
-        _check_spreads(np.sqrt(scatter.within.diagonal()), scatter.offsets / np.sqrt(sizes)[:, None])
-        within = scatter.within * (sizes[sizes > 1.0].sum() / sizes.sum())
-        if self.shrinkage is not None:
-            s = self.shrinkage
-            if isinstance(s, str):
-                refuse_chunks(X, "shrinkage must be None or a number")
-                if weights is not None:
-                    raise ValueError("shrinkage must be a number with sample_weight: 'auto' knows rows of equal weight")
-                from sklearn.covariance import ledoit_wolf_shrinkage  # a fifth of the time of a first fit
 
-                Z = (X[:, scatter.varies] - X[:, scatter.varies].mean(axis=0, dtype=np.float64)) / scatter.spread
-                Z -= class_means(Z, codes)[codes]
-                s = float(ledoit_wolf_shrinkage(Z, assume_centered=True))
-            within = (1.0 - s) * within + s * np.trace(within) / len(within) * np.eye(len(within))
+def class_directions(
+    X: Any, codes: IndexArray, weights: FloatArray | None = None, shrinkage: Shrinkage = None
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return LDA's directions, the best first, the spread of the class means along them, and the sum of the weights.
 
-        return *discriminants(scatter, within), float(sizes.sum())
+    Raise ValueError if the classes have the same mean, or if rows of no class differ.
+    """
+    if constant(X).all():
+        raise ValueError(SAME_MEANS)
+    if weights is not None:  # only their ratios matter; all above 1, so that every class counts in the covariance
+        weights = weights * (2.0 / weights.min())
+    # Where no matrix has the size of the features squared.
+    if len(X) < X.shape[1] and weights is None and shrinkage is None and not is_chunked(X):
+        return _of_few_rows(X, codes)
+    counts, sizes = np.bincount(codes), np.bincount(codes, weights).astype(np.float64)
+    if counts.max() < 2:
+        raise ValueError(SAME_ROWS)
+    scatter = covariances(X, codes, weights)
+    _check_spreads(np.sqrt(scatter.within.diagonal()), scatter.offsets / np.sqrt(sizes)[:, None])
+    within = scatter.within * (sizes[sizes > 1.0].sum() / sizes.sum())
+    if shrinkage is not None:
+        share = _ledoit_wolf(X, codes, weights, scatter) if isinstance(shrinkage, str) else shrinkage
+        within = (1.0 - share) * within + share * np.trace(within) / len(within) * np.eye(len(within))
+    return *discriminants(scatter, within), float(sizes.sum())
+
+
+def _ledoit_wolf(X: Any, codes: IndexArray, weights: FloatArray | None, scatter: Covariances) -> float:
+    """Return the shrinkage that Ledoit and Wolf estimate."""
+    refuse_chunks(X, "shrinkage must be None or a number")
+    if weights is not None:
+        raise ValueError("shrinkage must be a number with sample_weight: 'auto' knows rows of equal weight")
+    from sklearn.covariance import ledoit_wolf_shrinkage  # a fifth of the time of a first fit
+
+    Z = (X[:, scatter.varies] - X[:, scatter.varies].mean(axis=0, dtype=np.float64)) / scatter.spread
+    Z -= class_means(Z, codes)[codes]
+    return float(ledoit_wolf_shrinkage(Z, assume_centered=True))
 
 
 def _of_few_rows(X: RealArray, codes: IndexArray) -> tuple[FloatArray, FloatArray, float]:
-    """Return what `_discriminants` does, from the singular values of the rows around the means of their classes."""
+    """Return what `class_directions` does, from the singular values of the rows around the means of their classes."""
     Z, factors = standardised(X.astype(np.float64))
     means, sizes = class_means(Z, codes), np.bincount(codes)
     within = (Z - means[codes]) / np.sqrt(len(Z))
@@ -119,7 +128,7 @@ def _check_spreads(within: FloatArray, means: FloatArray) -> None:
     if within.max() <= RANK_TOLERANCE:
         raise ValueError(SAME_ROWS)
     if np.abs(means).max() <= RANK_TOLERANCE:
-        raise ValueError("the classes of X have the same mean, so no direction separates them")
+        raise ValueError(SAME_MEANS)
 
 
 def discriminants(scatter: Covariances, within: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.run import Run, check_n_components
+from mahala.batch.run import Run, check_n_components, in_precision
 from mahala.batch.whitening import divided_by_largest
 from mahala.engine.moments import principal_directions
 from mahala.support.parameters import Count, Fraction, Seed
@@ -65,6 +65,5 @@ class PCA(BatchLearner):
         if self.whiten:
             kept = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # smaller ones are rounding
             L = L[kept] / np.sqrt(variances[kept])[:, None].astype(np.float64) / largest
-            L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
-        run.step(error * largest**2, {"L": L})
+        run.step(error * largest**2, {"L": in_precision(L, X.dtype)})
         return "converged"

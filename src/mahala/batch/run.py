@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mahala.compiled.threads import transposed_product
 from mahala.engine.inputs import computed
@@ -98,6 +99,11 @@ def check_n_components(n_components: float | None, most: int, what: str) -> None
     """Raise ValueError if there are to be more components than `most`, the number of `what`."""
     if n_components is not None and n_components > most:
         raise ValueError(f"n_components must be at most {most}, {what}, got {n_components}")
+
+
+def in_precision(L: RealArray, dtype: DTypeLike) -> RealArray:
+    """Return a map in the dtype of the rows, or unchanged if its numbers are too large for squares of float32."""
+    return L.astype(dtype) if np.abs(L).max() < 1e18 else L
 
 
 def collapses(model: Model, X: Any) -> bool:
