@@ -50,15 +50,15 @@ def test_a_model_for_raw_rows(tmp_path, table):
     expected = {"learner": "LMNN", "rows": 90, "classes": 3, "features": 7, "scaling": "standard", "file": str(out)}
     assert expected.items() <= told.items()
     assert told["rank"] == metric.n_components
-    assert told["before"] == mahala.knn_error(None, scaled, y, n_neighbors=3).at(3)
-    assert told["after"] == pytest.approx(1 - learner.score(scaled, y))
+    board = mahala.compare(X, y, {"LMNN": mahala.LMNN(mu=0.3)}, repeats=1, scaling="standard", baselines=False)
+    assert told["verdict"]["gain"] == pytest.approx(board.verdict.gain)
 
 
 def test_what_is_printed(tmp_path, table):
     out = tmp_path / "m.safetensors"
     result = run(table, "--label", "class", "--drop", "id", "--learner", "rca", "--output", out)
     assert result.exit_code == 0, result.output
-    for words in ("RCA", "90 rows of 3 classes", "3-NN error", "on the training rows", "verdict"):
+    for words in ("RCA", "90 rows of 3 classes", "verdict"):
         assert words in result.stdout
 
 
@@ -97,7 +97,7 @@ def test_bilinear_and_sparse(tmp_path, labelled):
         assert result.exit_code == 0, result.output
         told = json.loads(result.stdout)
         assert told["scaling"] == "none"
-        assert told["measure"] == ("mean average precision" if kind == "bilinear" else "3-NN error")
+        assert (told["verdict"] is None) == (kind == "bilinear")
         assert mahala.Metric.load(out).kind == kind
         assert mahala.Metric.load(out).feature_names is None
 
@@ -111,14 +111,14 @@ def test_no_labels_needed(tmp_path, labelled):
     told = json.loads(result.stdout)
     assert told["rank"] == 2
     assert told["classes"] is None
-    assert "before" not in told
+    assert told["verdict"] is None
 
 
 def test_few_rows(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n1,u\n2,u\n5,v\n")
     result = run(tmp_path / "t.csv", "--label", "y", "--learner", "lda", "--output", tmp_path / "m", "--json")
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["measure"] == "2-NN error"
+    assert json.loads(result.stdout)["verdict"] is None
 
 
 @pytest.mark.parametrize("learner", ["nca", "pa"])
@@ -290,7 +290,7 @@ def test_target_values_are_learned_from_as_they_are(tmp_path):
     (tmp_path / "flats.csv").write_text("size,floor,noise,price\n" + lines)
     result = run(tmp_path / "flats.csv", "--label", "price", "--learner", "mlkr", "--output", tmp_path / "m")
     assert result.exit_code == 0, result.output
-    assert "R² of kernel regression" in result.stdout
+    assert re.search(r"verdict +Shown to help: MLKR has a k-NN error \(1 - R²\)", result.stdout), result.stdout
     assert "classes" not in result.stdout
     options = ("--label", "price", "--learners", "mlkr", "--output", tmp_path, "--folds", 2, "--repeats", 1)
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "flats.csv"), *map(str, options)])

@@ -116,7 +116,7 @@ def test_options(frame):
         ({"n_hashed": 10**9}, "n_hashed must be an integer from 1 to 65536"),
         ({"beyond": "keep"}, "beyond must be 'hash' or 'drop', got 'keep'"),
         ({"identifiers": True}, "identifiers must be"),
-        ({"decimal": ";"}, "decimal must be 'auto', '.' or ','"),
+        ({"decimal": ";"}, "decimal must be 'auto', 'auto,', '.' or ','"),
     ],
 )
 def test_wrong_options(options, words):
@@ -240,6 +240,8 @@ def test_the_decimal_mark_of_a_table():
     cases = {
         ".": (TablePreprocessor(), {"a": ambiguous}, [1019, 2500]),
         ",": (TablePreprocessor(decimal=","), {"a": ambiguous}, [1.019, 2.5]),
+        "auto,": (TablePreprocessor(decimal="auto,"), {"a": ambiguous}, [1.019, 2.5]),
+        "auto, but shown": (TablePreprocessor(decimal="auto,"), {"a": ["0.5", "1"], "b": ambiguous}, [0.5, 1]),
         "other column": (TablePreprocessor(), {"a": ambiguous, "b": ["0,5", "1"]}, [1.019, 2.5]),
         "same column": (TablePreprocessor(), {"a": [*ambiguous, "7,5"]}, [1.019, 2.5]),
         "points": (TablePreprocessor(), {"a": ambiguous, "b": ["0.5", "1"]}, [1019, 2500]),

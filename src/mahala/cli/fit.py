@@ -76,8 +76,8 @@ def fit(
     `add` and `forget` change it. It holds the training rows.
 
     With --learner NAME, learn a metric instead. Its file stores the names and scales of the features, so that
-    `transform`, `search` and `show` accept raw tables. The printed error is measured on the training rows, and the
-    verdict on rows not learned from; use `mahala compare` to choose among learners.
+    `transform`, `search` and `show` accept raw tables. The verdict says whether it helps rows not learned from; use
+    `mahala compare` to choose among learners.
 
     Ctrl-C stops a fit after its iteration or chunk of steps, and saves the model so far. A second Ctrl-C stops at once.
 
@@ -97,8 +97,8 @@ def fit(
     """
     output = Path(f"{Path(data[0].removesuffix('.gz')).stem}.safetensors") if output is None else output
     options.check_output(output, inputs=map(Path, data), force=force)
-    asked = options.FitOptions(
+    request = options.FitOptions(
         data, label, output, learner, settings or [], scaling, drop or [], keep or [], keep_ids, ids, groups, bins,
         decimal, first_index, judge, state, seed, scheduler, device, as_json,
     )  # fmt: skip
-    (fit_predictor if learner.lower() in NAMES else fit_learner)(asked)
+    (fit_predictor if learner.lower() in NAMES else fit_learner)(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,41 +39,42 @@ _CLEAR, _FAR, _NAMED = 0.9, 0.97, 5
 _GOOD, _GOOD_R2 = 0.9, 0.8
 
 
-def fit_predictor(asked: FitOptions) -> None:
+def fit_predictor(options: FitOptions) -> None:
     """Fit a model to the columns of a file as they are, write it, and print how good it is."""
-    _check(asked)
-    with computing(asked.device, None):
-        facts = _fitted(asked)
-    show(facts, asked.as_json, lambda facts: _parts(facts, asked.settings))
+    _check(options)
+    with computing(options.device, None):
+        facts = _fitted(options)
+    show(facts, options.as_json, lambda facts: _parts(facts, options.settings))
 
 
-def _check(asked: FitOptions) -> None:
+def _check(options: FitOptions) -> None:
     """Raise ValueError for options that only learners of metrics have."""
-    for option, given in {"--scaling": asked.scaling, "--state": asked.state, "--scheduler": asked.scheduler}.items():
-        if given:
+    refused = {"--scaling": options.scaling, "--state": options.state, "--scheduler": options.scheduler}
+    for option, is_set in refused.items():
+        if is_set:
             raise ValueError(f"{option} goes with a learner of metrics: name one by --learner, such as LMNN")
-    if len(asked.data) > 1:
+    if len(options.data) > 1:
         raise ValueError("DATA must be one file, unless --learner and --scheduler are given")
 
 
-def _fitted(asked: FitOptions) -> dict[str, Any]:
+def _fitted(options: FitOptions) -> dict[str, Any]:
     """Fit, write and measure a model; return what to print."""
-    raw, label = _read(asked)
-    labels, is_number, notes = _target(asked, raw.labels, label)
+    raw, label = _read(options)
+    labels, is_number, notes = _target(options, raw.labels, label)
     names = None if raw.rows is None else raw.rows.tolist()  # numbers of rows are those in the file
-    if asked.ids is not None:
-        names = names_of_rows(raw.extra[asked.ids], asked.ids)
-    model = _model(asked, raw, is_number)
+    if options.ids is not None:
+        names = names_of_rows(raw.extra[options.ids], options.ids)
+    model = _model(options, raw, is_number)
     started = time.perf_counter()
-    groups = None if asked.groups is None else raw.extra[asked.groups]
+    groups = None if options.groups is None else raw.extra[options.groups]
     stopped = in_progress(lambda: model.fit(raw.data, labels, groups=groups), model.__sklearn_is_fitted__)
     seconds = time.perf_counter() - started
     model.target_name_ = label
     if names is not None:
         model.name_rows(names)
-    model.save(asked.output)  # before it is measured, which takes time, too
+    model.save(options.output)  # before it is measured, which takes time, too
     columns = _columns(model, raw, labels, notes)
-    if not asked.as_json:
+    if not options.as_json:
         show_columns(columns)
     rated = np.flatnonzero(model.folds_ >= 0)
     return {
@@ -83,55 +84,56 @@ def _fitted(asked: FitOptions) -> dict[str, Any]:
         "classes": len(model.classes_) if model.is_classifier else None,
         "columns_used": len(model.metric_.preprocessor.plain_groups()),
         "left_out": {"rows": len(rated), "folds": len(set(model.folds_[rated].tolist()))},
-        "errors": measured(model, raw.data, labels, others=asked.judge and not stopped),
+        "errors": measured(model, raw.data, labels, others=options.judge and not stopped),
         "weights": expert_shares(model),
         "suspects": _suspects(model),
         "columns": columns,
         "seconds": seconds,
         "stopped": "interrupted" if stopped else None,
-        "file": str(asked.output),
+        "file": str(options.output),
         "holds_rows": True,
     }
 
 
-def _read(asked: FitOptions) -> tuple[RawTable, str | None]:
+def _read(options: FitOptions) -> tuple[RawTable, str | None]:
     """Return the columns of the file and the name of the label; raise ValueError if there is nothing to predict."""
     from mahala.data.array_files import listed
     from mahala.data.datasets import label_of, read_raw_data
 
-    label = asked.label or label_of(asked.data[0])
-    extra = [name for name in (asked.ids, asked.groups) if name is not None]
+    (data,) = options.data
+    label = options.label or label_of(data)
+    extra = [name for name in (options.ids, options.groups) if name is not None]
     try:
         raw = read_raw_data(
-            asked.data[0], label=label, drop=asked.drop, keep=asked.keep, extra=list(dict.fromkeys(extra)),
-            decimal=asked.decimal, first_index=asked.first_index,
+            data, label=label, drop=options.drop, keep=options.keep, extra=list(dict.fromkeys(extra)),
+            decimal=options.decimal, first_index=options.first_index,
         )  # fmt: skip
     except ParameterError as error:
         if extra and "drop and keep name columns" in str(error):
-            raise ValueError(f"--ids, --groups, --drop and --keep name columns, but {asked.data[0]} has none") from None
-        option = "--ids" if asked.groups is None else "--groups" if asked.ids is None else "--ids or --groups"
+            raise ValueError(f"--ids, --groups, --drop and --keep name columns, but {data} has none") from None
+        option = "--ids" if options.groups is None else "--groups" if options.ids is None else "--ids or --groups"
         raise ParameterError(str(error).replace("extra names", f"{option} names"), *error.parameters) from None
     if label in extra:
-        raise ValueError(f"--{'ids' if label == asked.ids else 'groups'} must name another column than --label")
+        raise ValueError(f"--{'ids' if label == options.ids else 'groups'} must name another column than --label")
     if raw.labels is None:
         purpose = "--label must name the column to predict"
         if not is_frame(raw.data):
-            raise ValueError(f"{purpose}, but {asked.data[0]} has no labels: use an .npz file with X and y")
+            raise ValueError(f"{purpose}, but {data} has no labels: use an .npz file with X and y")
         raise ValueError(f"{purpose}; the columns are {listed(raw.data.columns)}")
     if len(set(raw.labels.tolist())) < 2:
         raise ValueError(f"--label {label or 'y'} has the same value in every row, {raw.labels[0]}: nothing to predict")
     return raw, label
 
 
-def _target(asked: FitOptions, labels: Any, label: str | None) -> tuple[Any, bool, dict[str, str]]:
+def _target(options: FitOptions, labels: Any, label: str | None) -> tuple[Any, bool, dict[str, str]]:
     """Return what is to be predicted, whether that is numbers, and a remark on the label."""
     from mahala.data.labels import binned, is_continuous
 
-    name, notes = NAMES[asked.learner.lower()], {}
-    if asked.bins is not None and name == "NeighborRegressor":
+    name, notes = NAMES[options.learner.lower()], {}
+    if options.bins is not None and name == "NeighborRegressor":
         raise ValueError("--bins makes classes, but NeighborRegressor predicts numbers: leave one of them out")
-    if asked.bins is not None or (name == "NeighborClassifier" and is_continuous(labels)):
-        labels = binned(labels, asked.bins or BINS)
+    if options.bins is not None or (name == "NeighborClassifier" and is_continuous(labels)):
+        labels = binned(labels, options.bins or BINS)
         made = f"divided into {len(set(labels.tolist()))} classes of about equal size; --bins sets how many"
         notes[label or "label"] = f"label: a number, {made}"
     is_number = name == "NeighborRegressor" or (name is None and is_continuous(labels))
@@ -142,26 +144,17 @@ def _target(asked: FitOptions, labels: Any, label: str | None) -> tuple[Any, boo
     return labels, is_number, notes
 
 
-def _model(asked: FitOptions, raw: RawTable, is_number: bool) -> Any:
+def _model(options: FitOptions, raw: RawTable, is_number: bool) -> Any:
     """Return a model with its parameters, which say how columns are read, too."""
     kind = mahala.NeighborRegressor if is_number else mahala.NeighborClassifier
-    model: Any = configured(kind(), asked.settings, asked.seed)
-    if asked.keep or asked.keep_ids:
+    model: Any = configured(kind(), options.settings, options.seed)
+    if options.keep or options.keep_ids:
         model.identifiers = "keep"
-    if asked.decimal is not None:
-        model.decimal = asked.decimal
-    elif raw.decimal == "," and model.decimal == "auto" and is_frame(raw.data):
-        model.decimal = _decimal(raw.data, model.identifiers)
+    if options.decimal is not None:
+        model.decimal = options.decimal
+    elif raw.decimal == "," and model.decimal == "auto":
+        model.decimal = "auto,"
     return model
-
-
-def _decimal(data: Any, identifiers: Literal["drop", "keep"]) -> Literal["auto", ","]:
-    """Return the setting that reads a table as semicolons suggest: a comma, unless columns show another mark."""
-    from mahala.data.preprocessing import TablePreprocessor
-
-    suggested, plain = (TablePreprocessor(identifiers=identifiers) for _ in range(2))
-    suggested._otherwise = ","  # type: ignore[misc]  # of this instance
-    return "auto" if suggested.fit(data).columns_ == plain.fit(data).columns_ else ","
 
 
 def _columns(model: Any, raw: RawTable, labels: Any, notes: dict[str, str]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from mahala.data.columns.cells import Decimal
+from mahala.data.columns.cells import Decimal, TableDecimal
 from mahala.data.columns.values import is_frame
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
@@ -44,7 +44,7 @@ class Encoder:
     """
 
     def __init__(
-        self, n_bins: int, identifiers: Literal["drop", "keep"] = "drop", decimal: Literal["auto", ".", ","] = "auto"
+        self, n_bins: int, identifiers: Literal["drop", "keep"] = "drop", decimal: TableDecimal = "auto"
     ) -> None:
         self.n_bins = n_bins
         self._settings: Any = {"identifiers": identifiers, "decimal": decimal}

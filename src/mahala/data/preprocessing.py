@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.data.array_files import listed
-from mahala.data.columns.cells import Decimal
-from mahala.data.columns.plans import ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
+from mahala.data.columns.cells import Decimal, TableDecimal
+from mahala.data.columns.plans import ColumnPlan, checked_plan, choose_plans, encoded
 from mahala.data.columns.values import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
@@ -51,9 +51,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Number of features to which a column is hashed.
     identifiers : "drop" or "keep", default="drop"
         What to do with columns that look like identifiers.
-    decimal : "auto", "." or ",", default="auto"
+    decimal : "auto", "auto,", "." or ",", default="auto"
         Decimal mark of ambiguous text such as 1,019. "auto" infers it from the other columns; without any evidence it
-        is a point.
+        is a point, with "auto," a comma.
 
     Attributes
     ----------
@@ -83,10 +83,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     beyond: Literal["hash", "drop"] = "hash"
     n_hashed: Hashed = 16
     identifiers: Literal["drop", "keep"] = "drop"
-    decimal: Literal["auto", ".", ","] = "auto"
+    decimal: TableDecimal = "auto"
 
     takes_arrays: ClassVar[bool] = False  # a metric of its features takes arrays of these, not of columns
-    _otherwise: ClassVar[Decimal] = "."  # the decimal mark if no column shows it
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose what is done to each column of a table: a data frame of pandas or Polars, or a 2-D array."""
@@ -235,9 +234,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         framed, X = is_frame(X), checked_table(X)
         names = names_of(X)
         columns = {name: column(X, j) for j, name in enumerate(names)}
-        decimal = None if self.decimal == "auto" else self.decimal
-        settings = PlanSettings(self.max_levels, self.beyond, self.n_hashed, self.identifiers, decimal, self._otherwise)
-        plans = choose_plans(columns, settings)
+        plans = choose_plans(columns, self)
         self._set_plans(plans)
         if framed:
             self.feature_names_in_ = np.array(names, dtype=object)

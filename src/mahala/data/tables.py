@@ -258,8 +258,10 @@ def _from_frame(
         made, order = _named(path, lambda: TablePreprocessor.from_feature_names(features, names))
         made = made if decimal is None else made.with_decimal(decimal)
         return Table(_named(path, made.transform, raw.data)[:, order], raw.labels, tuple(features))
-    made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
-    made._otherwise = raw.decimal  # type: ignore[misc]  # of this instance
+    made = TablePreprocessor(
+        decimal=decimal or ("auto," if raw.decimal == "," else "auto"),
+        identifiers="keep" if identifiers or kept else "drop",
+    )
     X = _named(path, made.fit_transform, raw.data)
     columns = (*raw.notes, *made.columns_)
     return Table(X, raw.labels, tuple(made.get_feature_names_out()), made, columns, raw.rows, raw.extra)

@@ -39,8 +39,9 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         A metric to use instead of the learned one. Only its scale is fitted.
     identifiers : "drop" or "keep", default="drop"
         What to do with columns of a data frame that look like identifiers; see :class:`mahala.data.TablePreprocessor`.
-    decimal : "auto", "." or ",", default="auto"
-        Decimal mark of ambiguous text in a data frame, such as 1,019. "auto" infers it from the other columns.
+    decimal : "auto", "auto,", "." or ",", default="auto"
+        Decimal mark of ambiguous text in a data frame, such as 1,019. "auto" infers it from the other columns; without
+        any evidence it is a point, with "auto," a comma.
     max_seconds : float or None, default=None
         Seconds after which the fit ends with the best so far.
     verbose : bool, default=False

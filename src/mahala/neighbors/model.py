@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from mahala.data.columns.cells import TableDecimal
 from mahala.data.columns.values import is_frame
 from mahala.data.encoding import Encoder
 from mahala.engine import engine_for
@@ -41,7 +42,7 @@ class NeighborModel(Inspection, SavedEstimator):
     trees: Literal["auto"] | bool = "auto"
     metric: Any = None
     identifiers: Literal["drop", "keep"] = "drop"
-    decimal: Literal["auto", ".", ","] = "auto"
+    decimal: TableDecimal = "auto"
     max_seconds: Positive | None = None
     verbose: bool = False
     random_state: Seed = 0

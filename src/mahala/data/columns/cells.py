@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from mahala.support.arrays import FloatArray
 
 Decimal = Literal[".", ","]
+# The mark of a table, or "auto" to infer it from the columns; where none shows it, a point, with "auto," a comma.
+TableDecimal = Literal["auto", "auto,", ".", ","]
 
 # Spellings of a missing value. Others may be classes, such as "none", "mild", "severe".
 MISSING = frozenset(

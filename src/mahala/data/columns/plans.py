@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mahala.data.columns.cells import (
     CELL_KINDS,
     SPACES,
     Decimal,
+    TableDecimal,
     are_codes,
     cell_values,
     decimal_marks,
@@ -48,15 +49,14 @@ _READINGS = {
 _OTHER_KINDS = ("category", "hashed", "words", "out")
 
 
-class PlanSettings(NamedTuple):
+class PlanSettings(Protocol):
     """The parameters of a TablePreprocessor."""
 
     max_levels: int
-    beyond: str
+    beyond: Literal["hash", "drop"]
     n_hashed: int
-    identifiers: str
-    decimal: Decimal | None  # of numbers that do not show it; None for that of the other columns,
-    otherwise: Decimal = "."  # or for this one if they do not show any
+    identifiers: Literal["drop", "keep"]
+    decimal: TableDecimal
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,11 @@ def choose_plans(columns: Mapping[str, Column], settings: PlanSettings) -> list[
         if texts
     }
     shared: set[Decimal] = set().union(*marks.values(), *(column.marks for column in columns.values()))
-    recognised = next(iter(shared)) if len(shared) == 1 else settings.otherwise
-    default = recognised if settings.decimal is None else settings.decimal
+    default: Decimal
+    if settings.decimal == "." or settings.decimal == ",":
+        default = settings.decimal
+    else:
+        default = next(iter(shared)) if len(shared) == 1 else "," if settings.decimal == "auto," else "."
     plans = []
     for name, column in columns.items():
         if name in marks:
@@ -117,13 +120,13 @@ def choose_plans(columns: Mapping[str, Column], settings: PlanSettings) -> list[
     return plans
 
 
-def _mark_of(name: str, texts: list[str], counts: Counter[Decimal], default: Decimal, given: Decimal | None) -> Decimal:
+def _mark_of(name: str, texts: list[str], counts: Counter[Decimal], default: Decimal, setting: TableDecimal) -> Decimal:
     """Return the decimal mark that most numbers of a column show; if they show none, the default."""
-    if given is not None and counts[other_mark(given)] and any(given in text for text in texts):
-        odd = next(text for text in texts if other_mark(given) in decimal_marks([text]))
+    if setting == default and counts[other_mark(default)] and any(default in text for text in texts):
+        odd = next(text for text in texts if other_mark(default) in decimal_marks([text]))
         holds = f"column {name!r} holds {_shown(odd)}, where it cannot be one"
         raise ParameterError(
-            f"decimal is {given!r}, but {holds}: write its numbers in one way, or omit decimal", "decimal"
+            f"decimal is {setting!r}, but {holds}: write its numbers in one way, or omit decimal", "decimal"
         )
     return max((default, other_mark(default)), key=lambda mark: counts[mark])
 
