@@ -187,9 +187,8 @@ def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays)
             if len(names) != learner.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ModelFileError(f"feature_names_in should be {learner.n_features_in_} strings")
             learner.feature_names_in_ = np.array(names, dtype=object)
-        preprocessor = TablePreprocessor.in_header(header)
-        if preprocessor is not None:
-            learner.preprocessor_ = preprocessor
+        if "preprocessor" in header:
+            learner.preprocessor_ = TablePreprocessor.from_header(header_value(header, "preprocessor", dict))
         learner._set_state(header, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
         raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error

@@ -366,10 +366,10 @@ def test_model_files(frame, fitted, tmp_path):
 )
 def test_damaged_headers(fitted, damage):
     header = json.loads(json.dumps(fitted.to_header()))
-    assert TablePreprocessor.in_header({"preprocessor": header}).columns_ == fitted.columns_
+    assert TablePreprocessor.from_header(header).columns_ == fitted.columns_
     damage(header)
     with pytest.raises(ModelFileError, match=re.compile("preprocessor|params|columns")):
-        TablePreprocessor.in_header({"preprocessor": header})
+        TablePreprocessor.from_header(header)
 
 
 @pytest.mark.parametrize("library", [pandas.DataFrame, polars.DataFrame])

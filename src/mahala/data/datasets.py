@@ -4,6 +4,7 @@ import csv
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,11 +102,9 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
     folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)
-    if _is_file(name):
-        return read_table(name, label=label, **options)
-    if name in _BUNDLED:
-        with as_file(files("mahala") / "data" / f"{name}.csv") as path:
-            return read_table(path, label=label or _BUNDLED[name], **options)
+    with _file_of(name) as path:
+        if path is not None:
+            return read_table(path, label=label or label_of(name), **options)
     features = options.get("features")
     n_features = options.get("n_features") if features is None else len(features)
     return Table(*_loaded(name, label, options, n_features), None)
@@ -114,10 +113,8 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
 def read_raw_data(source: str | os.PathLike[str], *, label: str | None = None, **options: Any) -> RawTable:
     """Read columns as they are, by `read_raw_table`, from a file or, if there is none, a data set by name."""
     name = os.fspath(source)
-    if _is_file(name):
-        return read_raw_table(name, label=label, **options)
-    if name in _BUNDLED:
-        with as_file(files("mahala") / "data" / f"{name}.csv") as path:
+    with _file_of(name) as path:
+        if path is not None:
             return read_raw_table(path, label=label, **options)
     return RawTable(*_loaded(name, label, options, options.get("n_features")))
 
@@ -129,6 +126,13 @@ def label_of(source: str) -> str | None:
 
 def _is_file(name: str) -> bool:
     return name == "-" or Path(name).exists() or bool(Path(name).suffix)
+
+
+def _file_of(name: str) -> AbstractContextManager[str | Path | None]:
+    """A context with the path of a file or of a table of this package; None if the name is that of another data set."""
+    if not _is_file(name) and name in _BUNDLED:
+        return as_file(files("mahala") / "data" / f"{name}.csv")
+    return nullcontext(name if _is_file(name) else None)
 
 
 def _loaded(name: str, label: str | None, options: Mapping[str, Any], n_features: int | None) -> tuple[Any, Any]:

@@ -270,7 +270,7 @@ class Encoder:
         made._columns = header_value(header, "columns", list)
         made._sparse = header_value(header, "sparse", bool)
         if "table" in header:
-            made.table = TablePreprocessor.in_header({"preprocessor": header_value(header, "table", dict)})
+            made.table = TablePreprocessor.from_header(header_value(header, "table", dict))
         names = [name for name in ("medians", "marked", "means", "scales", "shift") if name in arrays]
         made._arrays = {name: finite(array_value(arrays, name, np.float64, (None,)), name) for name in names}
         if "directions" in arrays:
@@ -298,9 +298,7 @@ def preprocessor_from_parts(header: dict[str, Any], arrays: Arrays) -> TablePrep
     """Return a preprocessor of either kind from what its `to_parts` returned."""
     if "n_bins" in header:
         return Encoder.from_parts(header, arrays)
-    made = TablePreprocessor.in_header({"preprocessor": header})
-    assert made is not None, "a header with a preprocessor has none"
-    return made
+    return TablePreprocessor.from_header(header)
 
 
 def as_dense(X: Any) -> Any:

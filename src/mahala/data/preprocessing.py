@@ -1,7 +1,7 @@
 """TablePreprocessor: columns of numbers, text, categories and dates, with gaps, to features."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -183,16 +183,13 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.to_header(), {}
 
     @classmethod
-    def in_header(cls, header: dict[str, object]) -> Self | None:
-        """Return the preprocessor that the header of a model file holds as its entry "preprocessor", or None."""
-        if "preprocessor" not in header:
-            return None
-        entry = header_value(header, "preprocessor", dict)
-        params, given = header_value(entry, "params", dict), header_value(entry, "columns", list)
+    def from_header(cls, header: Mapping[str, object]) -> Self:
+        """Return the preprocessor of `to_header`; raise ModelFileError if it is damaged."""
+        params, columns = header_value(header, "params", dict), header_value(header, "columns", list)
         try:
             made = cls(**params)
             check_params(made)
-            return made._set_plans([checked_plan(plan) for plan in given])
+            return made._set_plans([checked_plan(plan) for plan in columns])
         except (TypeError, ValueError, KeyError) as error:
             raise ModelFileError(f"header entry 'preprocessor' is damaged ({error})") from error
 

@@ -2,9 +2,10 @@
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from mahala.data.array_files import listed, read_arrays
 from mahala.data.columns.cells import Decimal
 from mahala.data.columns.frames import CSV, FRAMES, Frame, read_frame
+from mahala.data.columns.values import is_frame
 from mahala.data.labels import label_column, label_values, spaces_left_out
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
@@ -69,13 +71,37 @@ def read_raw_table(
     decimal: Decimal | None = None,
     n_features: int | None = None,
     first_index: int = 1,
+    all_rows: bool = False,
 ) -> RawTable:
-    """Read the columns of a file as they are; the arguments are those of :func:`read_table`."""
+    """Read the columns of a file as they are; the arguments are those of :func:`read_table`.
+
+    With `all_rows`, rows without a label and columns that are not used stay.
+    """
     path, suffix = _checked(path, first_index, decimal)
-    if suffix in FRAMES:
-        return _raw(read_frame(path, suffix), path, label, drop, keep, extra, decimal, all_rows=False)
-    _without_names(path, drop, keep, extra)
-    return RawTable(*read_arrays(path, suffix, label, n_features, first_index))
+    if suffix not in FRAMES:
+        _without_names(path, drop, keep, extra)
+        return RawTable(*read_arrays(path, suffix, label, n_features, first_index))
+    frame = read_frame(path, suffix)
+    columns = _ColumnNames.of(frame, path, label, drop, keep, extra)
+    notes = [(os.path.basename(path), note) for note in frame.notes]
+    labels, data, rows, mark = None, frame.data, None, decimal or frame.decimal
+    if (label := columns.label) is not None:
+        column, present = label_column(data[label])
+        if not all_rows and not present.all():
+            n_gaps = int((~present).sum())
+            if n_gaps == len(present):
+                raise ValueError(f"{path}: the label column {label!r} is empty")
+            notes.append((label, f"label; {n_gaps:,} row{'s' if n_gaps > 1 else ''} without it left out"))
+            data, column, rows = data.filter(present), column.filter(present), np.flatnonzero(present)
+        labels, remarks = label_values(column, mark)
+        notes += [(label, f"label; {remark}") for remark in (*spaces_left_out(data[label]), *remarks)]
+    if all_rows:
+        return RawTable(data, labels, tuple(notes), decimal=frame.decimal)
+    used = [name for name in data.columns if columns.is_feature(name)]
+    if not used:
+        raise ValueError(f"{path} has no columns left to be features")
+    values = {name: label_values(data[place], mark)[0] for name, place in zip(extra, columns.extra, strict=True)}
+    return RawTable(data.select(used), labels, tuple(notes), rows, values, frame.decimal)
 
 
 def read_table(
@@ -149,15 +175,19 @@ def read_table(
     >>> table.feature_names, table.X[0].tolist(), table.labels.tolist()
     (('alcohol', 'alcohol missing', 'colour=red', 'colour=white'), [12.5, 0.0, 1.0, 0.0], ['A', 'B', 'A'])
     """
-    path, suffix = _checked(path, first_index, decimal)
-    if suffix in FRAMES:
-        given = preprocessor is not None or features is not None
-        raw = _raw(read_frame(path, suffix), path, label, drop, keep, extra, decimal, all_rows=given)
-        table = _from_frame(raw, path, bool(keep), identifiers, decimal, preprocessor, features)
-    else:
-        n_features = n_features if features is None else len(features)
-        _without_names(path, drop, keep, extra)
-        table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
+    path, n_features = os.fspath(path), n_features if features is None else len(features)
+    known = preprocessor is not None or features is not None
+    raw = read_raw_table(
+        path, label=label, drop=drop, keep=keep, extra=extra, decimal=decimal, n_features=n_features,
+        first_index=first_index, all_rows=known,
+    )  # fmt: skip
+    with _named(path):
+        if not is_frame(raw.data):
+            table = Table(raw.data, raw.labels, None)
+        elif known:
+            table = _with_known_features(raw, decimal, preprocessor, features)
+        else:
+            table = _with_new_features(raw, decimal, "keep" if identifiers or keep else "drop")
     if n_features not in (None, table.X.shape[1]):
         raise ValueError(f"{path} has rows of {table.X.shape[1]} features, but the model compares rows of {n_features}")
     return table
@@ -195,82 +225,64 @@ def _without_names(path: str, *columns: Sequence[str]) -> None:
         raise ParameterError(message, "drop", "keep")
 
 
-def _raw(
-    frame: Frame,
-    path: str,
-    label: str | None,
-    drop: Sequence[str],
-    keep: Sequence[str],
-    extra: Sequence[str],
-    decimal: Decimal | None,
-    *,
-    all_rows: bool,
-) -> RawTable:
-    """Return the columns of a data frame that are used, the label apart; with `all_rows`, all rows and columns."""
-    names = list(frame.data.columns)
-    problems: list[str] = []
-    if label is not None:
-        label = _one_column(label, "label", frame, path, problems)
-    left_out = _several_columns(drop, "drop", frame, path, problems)
-    kept = _several_columns(keep, "keep", frame, path, problems)
-    others = [_one_column(name, "extra", frame, path, problems) for name in extra]
-    if problems:
-        raise ParameterError("; ".join(problems), "label", "drop", "keep")
-    notes = [(os.path.basename(path), note) for note in frame.notes]
-    labels, data, rows, mark = None, frame.data, None, decimal or frame.decimal
-    if label is not None:
-        column, present = label_column(data[label])
-        if not all_rows and not present.all():
-            n_gaps = int((~present).sum())
-            if n_gaps == len(present):
-                raise ValueError(f"{path}: the label column {label!r} is empty")
-            notes.append((label, f"label; {n_gaps:,} row{'s' if n_gaps > 1 else ''} without it left out"))
-            data, column, rows = data.filter(present), column.filter(present), np.flatnonzero(present)
-        labels, remarks = label_values(column, mark)
-        notes += [(label, f"label; {remark}") for remark in (*spaces_left_out(data[label]), *remarks)]
-    if all_rows:
-        return RawTable(data, labels, tuple(notes), decimal=frame.decimal)
-    not_used = {label, *left_out, *others}
-    used = [name for name in names if name not in not_used and (not kept or name in kept)]
-    if not used:
-        raise ValueError(f"{path} has no columns left to be features")
-    values = {given: label_values(data[name], mark)[0] for given, name in zip(extra, others, strict=True)}
-    return RawTable(data.select(used), labels, tuple(notes), rows, values, frame.decimal)
+class _ColumnNames(NamedTuple):
+    """The names of columns that have a role in a data frame."""
+
+    label: str | None
+    dropped: list[str]
+    kept: list[str]
+    extra: list[str]
+
+    @classmethod
+    def of(
+        cls, frame: Frame, path: str, label: str | None, drop: Sequence[str], keep: Sequence[str], extra: Sequence[str]
+    ) -> Self:
+        """Find the columns that arguments name; raise one ParameterError for all that are not there."""
+        problems: list[str] = []
+        made = cls(
+            None if label is None else _one_column(label, "label", frame, path, problems),
+            _several_columns(drop, "drop", frame, path, problems),
+            _several_columns(keep, "keep", frame, path, problems),
+            [_one_column(name, "extra", frame, path, problems) for name in extra],
+        )
+        if problems:
+            raise ParameterError("; ".join(problems), "label", "drop", "keep")
+        return made
+
+    def is_feature(self, name: str) -> bool:
+        """Return whether a column is to be converted to features."""
+        return name not in (self.label, *self.dropped, *self.extra) and (not self.kept or name in self.kept)
 
 
-def _from_frame(
-    raw: RawTable,
-    path: str,
-    kept: bool,
-    identifiers: bool,
-    decimal: Decimal | None,
-    preprocessor: TablePreprocessor | None,
-    features: Sequence[str] | None,
+def _with_known_features(
+    raw: RawTable, decimal: Decimal | None, preprocessor: TablePreprocessor | None, features: Sequence[str] | None
 ) -> Table:
-    """Return the features of columns, by the preprocessor, of the given names, or by a new preprocessor."""
-    if preprocessor is not None:
-        preprocessor = preprocessor if decimal is None else preprocessor.with_decimal(decimal)
-        X = _named(path, preprocessor.transform, raw.data)
-        return Table(X, raw.labels, tuple(preprocessor.get_feature_names_out()), preprocessor, raw.notes)
-    if features is not None:
+    """Return the features of columns that a preprocessor makes, or those with the given names."""
+    order: list[int] | slice = slice(None)
+    made = preprocessor
+    if made is None:
         # The label may be one of the features: a column to show with the results.
-        names = raw.data.columns
-        made, order = _named(path, lambda: TablePreprocessor.from_feature_names(features, names))
-        made = made if decimal is None else made.with_decimal(decimal)
-        return Table(_named(path, made.transform, raw.data)[:, order], raw.labels, tuple(features))
-    made = TablePreprocessor(
-        decimal=decimal or ("auto," if raw.decimal == "," else "auto"),
-        identifiers="keep" if identifiers or kept else "drop",
-    )
-    X = _named(path, made.fit_transform, raw.data)
+        made, order = TablePreprocessor.from_feature_names(features or (), raw.data.columns)
+    made = made if decimal is None else made.with_decimal(decimal)
+    X = made.transform(raw.data)[:, order]
+    if preprocessor is None:
+        return Table(X, raw.labels, tuple(features or ()))
+    return Table(X, raw.labels, tuple(made.get_feature_names_out()), made, raw.notes)
+
+
+def _with_new_features(raw: RawTable, decimal: Decimal | None, identifiers: Literal["drop", "keep"]) -> Table:
+    """Return the features of columns by a new preprocessor."""
+    made = TablePreprocessor(decimal=decimal or ("auto," if raw.decimal == "," else "auto"), identifiers=identifiers)
+    X = made.fit_transform(raw.data)
     columns = (*raw.notes, *made.columns_)
     return Table(X, raw.labels, tuple(made.get_feature_names_out()), made, columns, raw.rows, raw.extra)
 
 
-def _named(path: str, call: Any, *arguments: Any) -> Any:
-    """Return what a function returns; name the file in its errors."""
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Name the file in errors."""
     try:
-        return call(*arguments)
+        yield
     except ValueError as error:
         raise ParameterError(f"{path}: {error}", *getattr(error, "parameters", ())) from None
 
