@@ -18,15 +18,13 @@ from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.measuring import Budget, Cell, measured_cells
 from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.evaluation.cross_validation.planning import make_plan
+from mahala.evaluation.cross_validation.settings import BUDGET, Settings
 from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_rows
-
-# Seconds that a comparison takes at most by default.
-BUDGET = 600.0
 
 Progress = Callable[[int, int, str], object]
 
@@ -155,36 +153,36 @@ def compare(  # type: ignore[misc]
     >>> leaderboard.verdict.kind
     'probably helps'
     """
+    settings = Settings(
+        folds=folds, repeats=repeats, n_neighbors=n_neighbors, metric=metric, scaling=scaling, groups=groups,
+        times=times, budget=budget, baselines=baselines, random_state=random_state, preprocessor=preprocessor,
+    )  # fmt: skip
     check_value(n_jobs, "n_jobs", Count)
     if isinstance(X, Comparisons):
-        automatic = {"repeats": repeats, "metric": metric, "scaling": scaling}
-        others = {"n_neighbors": n_neighbors, "times": times, "preprocessor": preprocessor, "resume": resume}
-        others |= {name: None if value == "auto" else value for name, value in automatic.items()}
-        refused = [name for name, value in others.items() if value is not None]
-        if refused:
-            usual = "'auto'" if refused[0] in automatic else "None"
-            raise ValueError(f"{refused[0]} must be {usual} with {type(X).__name__}: it is for rows with labels")
+        automatic = ("repeats", "metric", "scaling")
+        values = {name: getattr(settings, name) for name in (*automatic, "n_neighbors", "times", "preprocessor")}
+        for name, value in (values | {"resume": resume}).items():
+            usual = "auto" if name in automatic else None
+            if value is not None and str(value) != usual:
+                raise ValueError(f"{name} must be {usual!r} with {type(X).__name__}: it is for rows with labels")
         # Other learners, which a comparison on a table need not import.
         from mahala.evaluation.answer_panel import answers_of, chosen_learners
         from mahala.evaluation.compare_answers import compare_answers
 
-        answers = answers_of(X, y, random_state)
-        given = None if learners is None else chosen_learners(answers, learners, random_state)
+        answers = answers_of(X, y, settings.random_state)
+        given = None if learners is None else chosen_learners(answers, learners, settings.random_state)
         return compare_answers(
-            answers, given, folds=folds, people=groups, seconds=budget, random_state=random_state, callback=callback
-        )
+            answers, given, folds=settings.folds, people=settings.groups, seconds=settings.budget,
+            random_state=settings.random_state, callback=callback,
+        )  # fmt: skip
     if y is None:
         raise ValueError("y must hold the label or target value of each row of X, got None")
-    plan = make_plan(
-        X, y, learners, folds=folds, repeats=repeats, n_neighbors=n_neighbors, metric=metric, scaling=scaling,
-        groups=groups, times=times, budget=budget, baselines=baselines, random_state=random_state,
-        preprocessor=preprocessor,
-    )  # fmt: skip
+    plan = make_plan(X, y, learners, settings)
     cells, interrupt = _measure(plan, resume, n_jobs, callback)
     done = _finished_parts(plan, cells)
     if interrupt is not None and not done:
         raise interrupt
-    end = "Ctrl-C" if interrupt is not None else f"the budget of {budget or 0.0:g} seconds"
+    end = "Ctrl-C" if interrupt is not None else f"the budget of {settings.budget or 0.0:g} seconds"
     board = summarise(plan, cells, done, end)
     if interrupt is not None:
         raise ComparisonInterrupted(board) from interrupt
@@ -198,9 +196,8 @@ def _measure(
     file = CellFile(resume, Key, plan.digest() if resume is not None else "")
     cells = {key: Cell.of(values) for key, values in file.cells.items() if key in plan.keys}
     missing = [key for key in plan.keys if key not in cells]
-    budget = Budget(
-        plan.budget, missing, {**plan.learners, **plan.predictors}, get_active_backend()[0].effective_n_jobs(n_jobs)
-    )
+    n_processes = get_active_backend()[0].effective_n_jobs(n_jobs)
+    budget = Budget(plan.settings.budget, missing, {**plan.learners, **plan.predictors}, n_processes)
     try:
         for key, cell in measured_cells(plan, missing, budget, n_jobs):
             cells[key] = cell

@@ -14,6 +14,7 @@ from mahala import LDA, RCA
 from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
 from mahala.evaluation.cross_validation.measuring import Cell
 from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.judge import judge, paired_test
 
@@ -25,14 +26,14 @@ def plan_of(y, *, folds=3, repeats=2, groups=None, **arguments):
     numbers = np.asarray(y).dtype.kind == "f"
     target = target_of(y, len(y), numbers)
     codes = None if numbers else target.codes
-    settings = {
+    settings = {name: arguments.pop(name) for name in ("n_neighbors", "scaling") if name in arguments}
+    fields = {
         "X": np.column_stack([np.arange(len(y)), np.arange(len(y)) ** 2]).astype(float), "target": target,
         "rows": np.arange(len(y)), "n_rows": len(y), "parts": parts_of(codes, folds, repeats, 0, groups, None, len(y)),
-        "folds": folds, "repeats": repeats, "counts": np.arange(1, 3), "n_neighbors": 2, "groups": groups,
-        "measure": "r2" if numbers else "error", "scaling": "auto", "random_state": 0, "budget": None,
-        "learners": LEARNERS, "baselines": [], "left_out": {}, "preprocessor": None, "notes": [],
+        "counts": np.arange(1, 3), "groups": groups, "measure": "r2" if numbers else "error", "learners": LEARNERS,
+        "settings": Settings(**({"folds": folds, "repeats": repeats, "n_neighbors": 2} | settings)),
     }  # fmt: skip
-    return Plan(**(settings | arguments))
+    return Plan(**(fields | arguments))
 
 
 def cells_of(plan, seed, shares, **fields):

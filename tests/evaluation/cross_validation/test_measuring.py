@@ -14,6 +14,7 @@ from mahala import ITML, LDA, NCA, PA
 from mahala.data.scaling import feature_scales
 from mahala.evaluation.cross_validation.measuring import Budget, choose, clearly_best, final_seconds, measure_cell
 from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.support.parameters import get_config
 
@@ -68,14 +69,14 @@ def test_all_is_used_and_not_more(clock):
 
 def plan_of(X, y, **arguments):
     target = target_of(y, len(y), np.asarray(y).dtype.kind == "f")
-    settings = {
+    settings = {name: arguments.pop(name) for name in ("n_neighbors", "scaling") if name in arguments}
+    fields = {
         "X": X, "target": target, "rows": np.arange(len(y)), "n_rows": len(y),
-        "parts": parts_of(None if target.is_number else target.codes, 3, 2, 0, None, None, len(y)), "folds": 3,
-        "repeats": 2, "counts": np.arange(1, 13), "n_neighbors": 3, "groups": None,
-        "measure": "r2" if target.is_number else "error", "scaling": "auto", "random_state": 0, "budget": None,
-        "learners": {"LDA": LDA()}, "baselines": [], "left_out": {}, "preprocessor": None, "notes": [],
+        "parts": parts_of(None if target.is_number else target.codes, 3, 2, 0, None, None, len(y)),
+        "counts": np.arange(1, 13), "groups": None, "measure": "r2" if target.is_number else "error",
+        "settings": Settings(**({"folds": 3, "repeats": 2, "n_neighbors": 3} | settings)), "learners": {"LDA": LDA()},
     }  # fmt: skip
-    return Plan(**(settings | arguments))
+    return Plan(**(fields | arguments))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=60))
@@ -102,7 +103,7 @@ def test_scalings_are_chosen_in_the_training_part_alone():
     assert chosen[0] == "none"
     assert chosen[1] != "none"
     assert choose(replace(plan, X=changed), 0, get_config()) == chosen
-    assert choose(replace(plan, scaling="robust"), 0, get_config()) == ("robust", "robust")
+    assert choose(plan_of(X, y, scaling="robust"), 0, get_config()) == ("robust", "robust")
 
 
 @pytest.mark.parametrize("kind", ["numbers", "copies"])

@@ -10,15 +10,19 @@ import pytest
 
 from mahala import LDA, MLKR, NCA, NeighborClassifier
 from mahala.evaluation.cross_validation.plan import Key, Plan, check_groups, check_times, target_of
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 
 PARTS = [(np.array([0, 1]), np.array([2])), (np.array([1, 2]), np.array([0])), (np.array([0, 2]), np.array([1]))]
 PLAN = Plan(
     X=np.array([[0.5, 0.0, 3.0], [0.0, 1.0, 2.0], [2.0, 1.0, 5.0]]), target=target_of(["a", "b", "b"], 3, False),
-    rows=np.arange(3), n_rows=3, parts=PARTS, folds=3, repeats=1, counts=np.array([1]), n_neighbors=1, groups=None,
-    measure="error", scaling="auto", random_state=0, budget=None, learners={"a": LDA()}, baselines=[], left_out={},
-    preprocessor=None, notes=[],
+    rows=np.arange(3), n_rows=3, parts=PARTS, counts=np.array([1]), groups=None, measure="error",
+    settings=Settings(folds=3, repeats=1, n_neighbors=1), learners={"a": LDA()},
 )  # fmt: skip
+
+
+def with_settings(**settings):
+    return replace(PLAN, settings=replace(PLAN.settings, **settings))
 
 
 def test_the_digest_depends_on_all():
@@ -31,17 +35,15 @@ def test_the_digest_depends_on_all():
         {"learners": {"b": LDA()}},
         {"learners": {"a": LDA(shrinkage=0.5)}},
         {"learners": {"a": NCA()}},
-        {"folds": 2},
         {"measure": "f1"},
-        {"scaling": "none"},
-        {"budget": 1.0},
-        {"n_neighbors": 2},
-        {"n_neighbors": None},
         {"predictors": {"NeighborClassifier": NeighborClassifier()}},
         {"predictors": {"NeighborClassifier": NeighborClassifier(trees=False)}},
     ]
+    settings = [{"folds": 2}, {"scaling": "none"}, {"budget": 1.0}, {"n_neighbors": 2}, {"n_neighbors": None}]
     digests = {replace(PLAN, **values).digest() for values in ({}, *changed)}
-    assert len(digests) == 1 + len(changed)
+    digests |= {with_settings(**values).digest() for values in settings}
+    assert len(digests) == 1 + len(changed) + len(settings)
+    assert with_settings(baselines=False).digest() in digests  # the same cells
     assert replace(PLAN, X=PLAN.X.copy(), learners={"a": LDA()}).digest() in digests
 
 
@@ -54,13 +56,13 @@ def test_plain_distances_are_those_that_differ():
     assert replace(PLAN, X=numbers).scalings[0] == "standard"
     assert replace(PLAN, X=np.repeat(numbers[:, :1], 2, axis=1)).plain == ["Euclidean"]
     assert replace(PLAN, X=np.eye(3)).scalings[0] == "standard"
-    assert replace(PLAN, scaling="none").plain == ["Euclidean"]
-    assert replace(PLAN, scaling="standard").plain == ["Euclidean", "Euclidean, scaled"]
+    assert with_settings(scaling="none").plain == ["Euclidean"]
+    assert with_settings(scaling="standard").plain == ["Euclidean", "Euclidean, scaled"]
 
 
 def test_cells_of_candidates_come_first():
     """Models and baselines are measured in the first repetition, after its candidates."""
-    plan = replace(PLAN, models=["gradient boosting"], baselines=["k-NN with PCA"], parts=2 * PARTS, repeats=2)
+    plan = replace(PLAN, models=["gradient boosting"], baselines=["k-NN with PCA"], parts=2 * PARTS)
     assert plan.candidates == [*plan.plain, "a"]
     assert plan.keys[:4] == [Key(name, 0) for name in plan.candidates]
     assert plan.keys[12:18] == [Key(name, part) for part in range(3) for name in ("gradient boosting", "k-NN with PCA")]

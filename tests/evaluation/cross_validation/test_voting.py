@@ -62,7 +62,7 @@ def test_the_best_number_when_rows_are_left_out_one_by_one(measure):
         assert losses[k - 1] == pytest.approx(losses.min())
         assert not (losses[: k - 1] < losses.min() + 1e-9).any()  # of equal ones the smallest
         chosen.add(k)
-        assert chosen_neighbors(replace(plan, n_neighbors=5), 0, X[train], plan.target.select(train)) == 5
+        assert chosen_neighbors(plan_of(X, y, n_neighbors=5), 0, X[train], plan.target.select(train)) == 5
     assert len(chosen) > 1
 
 

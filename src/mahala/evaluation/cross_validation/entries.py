@@ -110,7 +110,8 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     names = [name for name in plan.candidates if all(cells[Key(name, part)].failure is None for part in done)]
     if row_losses(plan.measure, plan.target.values, plan.target.values) is None:
         by_part = {name: np.array([[cells[Key(name, part)].loss for part in done]]) for name in names}
-        return Units(by_part, np.arange(len(done))[np.newaxis], None, "test parts", 1.0 / max(plan.folds - 1, 1))
+        overlap = 1.0 / max(plan.settings.folds - 1, 1)
+        return Units(by_part, np.arange(len(done))[np.newaxis], None, "test parts", overlap)
     whole = [parts for parts in plan.repetitions if set(parts) <= set(done)]
     used = whole or [max(([part for part in parts if part in done] for parts in plan.repetitions), key=len)]
     rows = np.sort(np.concatenate([plan.parts[part][1] for part in used[0]]))

@@ -135,35 +135,36 @@ def final_seconds(budget: float | None) -> float | None:
 
 def measured_cells(plan: Plan, keys: Sequence[Key], budget: Budget, n_jobs: int) -> Iterator[tuple[Key, Cell]]:
     """Yield cells in the order in which they are finished, in any number of processes."""
-    settings = get_config()
+    config = get_config()
     parts = sorted({key.part for key in keys})
-    chosen = dict(zip(parts, Parallel(n_jobs)(delayed(choose)(plan, part, settings) for part in parts), strict=True))
-    calls = (delayed(measure_cell)(plan, key, chosen[key.part], budget.limit(key.name), settings) for key in keys)
+    chosen = dict(zip(parts, Parallel(n_jobs)(delayed(choose)(plan, part, config) for part in parts), strict=True))
+    calls = (delayed(measure_cell)(plan, key, chosen[key.part], budget.limit(key.name), config) for key in keys)
     with closing(Parallel(n_jobs, return_as="generator_unordered")(calls)) as results:
         for key, cell in results:
             budget.note(key.name, cell.seconds, cell.stopped)
             yield key, cell
 
 
-def choose(plan: Plan, part: int, settings: dict[str, Any]) -> tuple[Scaling, Scaling]:
+def choose(plan: Plan, part: int, config: dict[str, Any]) -> tuple[Scaling, Scaling]:
     """Return the scalings of a training part for learners, and for the scaled Euclidean distance.
 
     They are chosen by leave-one-out losses of the Euclidean distance in this part, each with its best number of
     neighbours.
     """
-    if plan.scaling != "auto":
-        return plan.scaling, plan.scaling
-    rng = np.random.default_rng(plan.random_state + part)
+    settings = plan.settings
+    if settings.scaling != "auto":
+        return settings.scaling, settings.scaling
+    rng = np.random.default_rng(settings.random_state + part)
     rows = plan.parts[part][0]
     if len(rows) > _MOST_TRIED:
         rows = np.sort(rng.choice(rows, _MOST_TRIED, replace=False))
     (X, _), target = plan.split(rows, rows[:0]), plan.target.select(rows)
-    counts = plan.counts if plan.n_neighbors is None else np.array([plan.n_neighbors])
+    counts = plan.counts if settings.n_neighbors is None else np.array([settings.n_neighbors])
     counts = np.unique(np.minimum(counts, len(rows) - 1))
     measure: Measure = "error" if plan.measure == "error" else "r2" if target.is_number else "balanced"
     by_scaling: dict[Scaling, FloatArray] = {}
     by_shape: dict[bytes, FloatArray] = {}  # scales that are multiples of each other make the same mistakes
-    with config_context(**settings), one_thread():
+    with config_context(**config), one_thread():
         for how in plan.scalings:
             scales = feature_scales(X, how)
             shape = (scales / scales.max()).round(12).tobytes()
@@ -192,7 +193,7 @@ def clearly_best(losses: Mapping[Scaling, FloatArray]) -> Scaling:
 
 
 def measure_cell(
-    plan: Plan, key: Key, scalings: tuple[Scaling, Scaling], seconds: float | None, settings: dict[str, Any]
+    plan: Plan, key: Key, scalings: tuple[Scaling, Scaling], seconds: float | None, config: dict[str, Any]
 ) -> tuple[Key, Cell]:
     """Fit a candidate to a training part and measure its losses on the test part."""
     learner = plan.learners.get(key.name)
@@ -200,7 +201,7 @@ def measure_cell(
     if learner is None and key.name in (EUCLIDEAN, EUCLIDEAN_ALL):
         how = "none" if key.name == EUCLIDEAN else "standard"
     # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
-    with config_context(**settings), one_thread(), warnings.catch_warnings(), time_limit(seconds) as limit:
+    with config_context(**config), one_thread(), warnings.catch_warnings(), time_limit(seconds) as limit:
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
         start = time.process_time()
         try:
@@ -236,7 +237,7 @@ def _by_model(plan: Plan, key: Key) -> tuple[Any, Scores, float]:
     else:
         scales = feature_scales(X, "standard")
         rows = divided(X, scales), target, divided(X_test, scales)
-        scores = baseline_scores(key.name, *rows, plan.random_state, by_class)
+        scores = baseline_scores(key.name, *rows, plan.settings.random_state, by_class)
     seconds = time.process_time() - start
     predicted = scores[:, 0] if target.is_number else scores.argmax(axis=1)
     return predicted[:, None], lambda code: scores[:, [code]], seconds
@@ -250,7 +251,7 @@ def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -
     if learner is not None:
         learner = cast(Learner, clone(learner))
         if learner.get_params().get("random_state", 0) is None:
-            learner.set_params(random_state=plan.random_state + key.part)
+            learner.set_params(random_state=plan.settings.random_state + key.part)
         metric = fitted(X, target.of(learner), learner, how)
         if not metric.is_psd:
             raise ValueError(f"{type(learner).__name__} learned a metric that is not positive semi-definite")

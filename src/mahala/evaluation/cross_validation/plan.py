@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import SCALINGS, Scaling, binary_features, feature_scales
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import Parts
 from mahala.learner import Learner
+from mahala.neighbors.model import NeighborModel
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.validation import check_labels, check_rows, class_codes, is_sparse
 
@@ -83,16 +85,15 @@ class Plan:
     ----------
     X, target : the rows that are compared, and their targets
     rows, n_rows : their numbers among all rows, and how many rows there are
-    parts : training and test rows of each test part, `folds` of each repetition
+    parts : training and test rows of each test part
     counts : numbers of neighbours
-    n_neighbors : the number of neighbours of all candidates; None to choose that of each in each training part
     groups : number of the group of each row, or None
+    settings : how it is measured
     learners : candidates besides the plain distances
     models : names of methods that predict by themselves, without a metric
     predictors : those among them that are estimators of mahala
     baselines : names of other distances, which are context only
     left_out : reasons why members of the default panel are left out
-    preprocessor : what made X of a table
     """
 
     X: Any
@@ -100,28 +101,22 @@ class Plan:
     rows: IndexArray
     n_rows: int
     parts: Parts
-    folds: int
-    repeats: int
     counts: IndexArray
-    n_neighbors: int | None
     groups: IndexArray | None
     measure: Measure
-    scaling: Literal["auto"] | Scaling
-    random_state: int
-    budget: float | None
+    settings: Settings
     learners: Mapping[str, Learner]
-    baselines: Sequence[str]
-    left_out: Mapping[str, str]
-    preprocessor: TablePreprocessor | None
-    notes: list[str]
     models: Sequence[str] = ()
-    predictors: Mapping[str, Any] = field(default_factory=dict)
+    predictors: Mapping[str, NeighborModel] = field(default_factory=dict)
+    baselines: Sequence[str] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @cached_property
     def scalings(self) -> tuple[Scaling, ...]:
         """Scalings that are tried, the usual one first; "numbers" only where there are 0/1 features."""
-        if self.scaling != "auto":
-            return (self.scaling,)
+        if self.settings.scaling != "auto":
+            return (self.settings.scaling,)
         return SCALINGS if self.has_binary else SCALINGS[1:]
 
     @cached_property
@@ -136,7 +131,7 @@ class Plan:
         hows = [how for how in self.scalings if how != "none"]
         scaling_matters = any(bool(np.ptp(feature_scales(self.X, how))) for how in hows)
         names = [EUCLIDEAN, *([EUCLIDEAN_SCALED] if scaling_matters else [])]
-        return [*names, EUCLIDEAN_ALL] if self.scaling == "auto" and self.has_binary else names
+        return [*names, EUCLIDEAN_ALL] if self.settings.scaling == "auto" and self.has_binary else names
 
     @cached_property
     def repetitions(self) -> list[list[int]]:
@@ -171,7 +166,8 @@ class Plan:
     def split(self, train: IndexArray, test: IndexArray) -> tuple[Any, Any]:
         """Return training and test rows, in which medians and categories are those of the training rows."""
         X, X_test = self.X[train], self.X[test]
-        return (X, X_test) if self.preprocessor is None else self.preprocessor.refitted(X, X_test)
+        preprocessor = self.settings.preprocessor
+        return (X, X_test) if preprocessor is None else preprocessor.refitted(X, X_test)
 
     def digest(self) -> str:
         """Return a digest of what the cells depend on."""
@@ -185,10 +181,9 @@ class Plan:
             result.update(np.ascontiguousarray(array).data)
         fitted = {**self.learners, **self.predictors}
         learners = {name: f"{type(learner).__name__}{learner.get_params()}" for name, learner in fitted.items()}
-        names = ("measure", "scaling", "n_neighbors", "budget", "folds", "repeats", "random_state")
-        settings = [getattr(self, name) for name in names]
-        table = None if self.preprocessor is None else self.preprocessor.to_header()
-        result.update(json.dumps([__version__, learners, settings, table], default=repr).encode())
+        table = None if self.settings.preprocessor is None else self.settings.preprocessor.to_header()
+        settings = {**vars(self.settings), "metric": self.measure, "baselines": None, "preprocessor": table}
+        result.update(json.dumps([__version__, learners, settings], default=repr).encode())
         return result.hexdigest()
 
 

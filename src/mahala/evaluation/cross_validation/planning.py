@@ -1,12 +1,11 @@
 """Plan a comparison: check what is given, and choose rows, parts, learners, the measure and the neighbours."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from mahala.data.preprocessing import TablePreprocessor
-from mahala.data.scaling import Scaling
 from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
 from mahala.evaluation.cross_validation.leaderboard import percent
 from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
@@ -25,107 +24,81 @@ from mahala.evaluation.cross_validation.plan import (
     rows_and_preprocessor,
     target_of,
 )
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import MOST_ROWS, auto_repeats, parts_of, possible_folds, sample_of
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
 from mahala.neighbors.model import NeighborModel
-from mahala.support.parameters import Count, Positive, check_value
 
 
-def make_plan(
-    X: Any,
-    y: Any,
-    learners: Mapping[str, Learner] | Iterable[str] | None,
-    *,
-    folds: int,
-    repeats: Literal["auto"] | int,
-    n_neighbors: int | None,
-    metric: Literal["auto"] | Measure,
-    scaling: Literal["auto"] | Scaling,
-    groups: Any,
-    times: Any,
-    budget: float | None,
-    baselines: bool,
-    random_state: int,
-    preprocessor: TablePreprocessor | None,
-) -> Plan:
-    """Return the plan of :func:`mahala.compare`, which describes the arguments."""
-    check_value(folds, "folds", Count)
-    check_value(repeats, "repeats", Literal["auto"] | Count)
-    check_value(n_neighbors, "n_neighbors", Count | None)
-    check_value(budget, "budget", Positive | None)
-    check_value(metric, "metric", Literal["auto", "error", "balanced", "f1", "roc_auc", "r2"])
-    check_value(scaling, "scaling", Literal["auto", "none", "numbers", "standard", "minmax", "robust"])
-    if folds < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
-    X, preprocessor = rows_and_preprocessor(X, preprocessor)
-    n_rows = X.shape[0]
+def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | None, settings: Settings) -> Plan:
+    """Return the plan of :func:`mahala.compare`."""
+    X, preprocessor = rows_and_preprocessor(X, settings.preprocessor)
+    n_rows, metric, seed = X.shape[0], settings.metric, settings.random_state
     target = target_of(y, n_rows, None if metric == "auto" else metric == "r2")
-    group_codes, moments, notes = check_groups(groups, n_rows), check_times(times, n_rows), list[str]()
+    groups, times = check_groups(settings.groups, n_rows), check_times(settings.times, n_rows)
+    folds, notes = settings.folds, list[str]()
     if target.is_number:
         if metric == "auto":
             notes.append("The target is a number: k-NN regression is compared. For classes, pass them as text.")
     else:
         folds = possible_folds(target.codes, target.classes, folds, notes)
-    if group_codes is not None:
-        folds = min(folds, int(group_codes.max()) + 1)
-    rows = sample_of(target.codes, folds, random_state, notes)
+    if groups is not None:
+        folds = min(folds, int(groups.max()) + 1)
+    rows = sample_of(target.codes, folds, seed, notes)
     X, target = X[rows], target.select(rows)
-    group_codes = None if group_codes is None else group_codes[rows]
-    moments = None if moments is None else moments[rows]
-    n_repeats = 1 if moments is not None else auto_repeats(len(rows)) if repeats == "auto" else int(repeats)
+    groups = None if groups is None else groups[rows]
+    times = None if times is None else times[rows]
+    repeats = 1 if times is not None else auto_repeats(len(rows)) if settings.repeats == "auto" else settings.repeats
     codes = None if target.is_number else target.codes
-    parts = parts_of(codes, folds, n_repeats, random_state, group_codes, moments, len(rows))
-    size = min(n_rows, MOST_ROWS), X.shape[1]
-    chosen, predictors, missing = _learners(learners, size, random_state, target.is_number, baselines)
+    parts = parts_of(codes, folds, repeats, seed, groups, times, len(rows))
+    folds = folds if times is None else len(parts)
+    chosen, predictors, missing = _learners(learners, min(n_rows, MOST_ROWS), X.shape[1], target, settings)
     least = min(len(train) for train, _ in parts)
-    if n_neighbors is not None and n_neighbors > least:
+    n_neighbors = settings.n_neighbors or 0
+    if n_neighbors > least:
         raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
     measure: Measure = metric if metric != "auto" else "r2" if target.is_number else measure_for(target.codes)
     if metric != measure == "balanced":
         notes.append(_why_balanced(target))
     without = {"k-NN with LDA", "logistic regression"} if target.is_number else {"ridge regression"}
     taken = {name for learner in chosen for name in (learner, f"k-NN with {learner}")} | without | set(predictors)
+    others = [name for name in (*CLASSIFIERS, *DISTANCES) if settings.baselines and name not in taken]
     return Plan(
         X=X,
         target=target,
         rows=rows,
         n_rows=n_rows,
         parts=parts,
-        folds=folds if moments is None else len(parts),
-        repeats=n_repeats,
-        counts=np.arange(1, min(max(n_neighbors or 0, DEFAULT_NEIGHBORS[-1]), least) + 1),
-        n_neighbors=n_neighbors,
-        groups=group_codes,
+        counts=np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1),
+        groups=groups,
         measure=measure,
-        scaling=scaling,
-        random_state=random_state,
-        budget=budget,
+        settings=replace(
+            settings, folds=folds, repeats=int(repeats), groups=None, times=None, preprocessor=preprocessor
+        ),
         learners=chosen,
-        models=[*predictors, *(name for name in CLASSIFIERS if baselines and name not in taken)],
+        models=[*predictors, *(name for name in others if name in CLASSIFIERS)],
         predictors=predictors,
-        baselines=[name for name in DISTANCES if baselines and name not in taken],
+        baselines=[name for name in others if name in DISTANCES],
         left_out=missing,
-        preprocessor=preprocessor,
         notes=notes,
     )
 
 
 def _learners(
-    given: Mapping[str, Any] | Iterable[str] | None, size: tuple[int, int], seed: int, numbers: bool, baselines: bool
+    learners: Any, n_rows: int, n_features: int, target: Target, settings: Settings
 ) -> tuple[dict[str, Learner], dict[str, NeighborModel], dict[str, str]]:
     """Return learners and predictors by name, and why members of the default panel are left out."""
     missing: dict[str, str] = {}
-    if given is None:
-        learners: Any = default_panel(*size, seed, numbers=numbers)
-        missing = left_out(*size, numbers=numbers)
-    elif isinstance(given, Mapping) or not isinstance(given, Iterable):
-        learners = given
-    else:
-        learners = named_learners(given, *size, seed, numbers=numbers)
+    seed, numbers = settings.random_state, target.is_number
+    if learners is None:
+        learners = default_panel(n_rows, n_features, seed, numbers=numbers)
+        missing = left_out(n_rows, n_features, numbers=numbers)
+    elif isinstance(learners, Iterable) and not isinstance(learners, Mapping):
+        learners = named_learners(learners, n_rows, n_features, seed, numbers=numbers)
     check_learners(learners, numbers=numbers)
     predictors = {name: learner for name, learner in learners.items() if isinstance(learner, NeighborModel)}
-    if baselines and not predictors:
+    if settings.baselines and not predictors:
         predictors = default_predictor(seed, numbers=numbers)
     return {name: own for name, own in learners.items() if not isinstance(own, NeighborModel)}, predictors, missing
 

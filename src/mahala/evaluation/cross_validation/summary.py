@@ -36,9 +36,13 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
     by_name = {entry.name: entry for entry in ranked}
     advice = advise(plan, shared, decision, by_name[chosen], ranked[0], models)
     target = plan.target
-    same = ("n_neighbors", "folds", "repeats", "scaling", "random_state", "n_rows", "rows", "left_out")
+    same = ("n_neighbors", "folds", "repeats", "scaling", "random_state")
+    preprocessor = plan.settings.preprocessor
     board = Leaderboard(
-        **{name: getattr(plan, name) for name in same},
+        **{name: getattr(plan.settings, name) for name in same},
+        n_rows=plan.n_rows,
+        rows=plan.rows,
+        left_out=plan.left_out,
         entries=tuple(ranked),
         models=tuple(models),
         advice=advice,
@@ -56,7 +60,7 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
         baselines=tuple(entry_of(plan, name, parts) for name, parts in baselines.items() if parts),
         parts=len(done),
         planned=len(plan.parts),
-        columns=() if plan.preprocessor is None else tuple(plan.preprocessor.columns_),
+        columns=() if preprocessor is None else tuple(preprocessor.columns_),
     )
     board = replace(board, verdict=board.verdict._replace(measure=board.measure, text=_sentence(board)))
     return replace(board, cautions=tuple(_cautions(plan, board)))
@@ -94,9 +98,10 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
                 f"k-NN is worse than always answering {board.majority!r}: {percent(board.winner.error)} against "
                 f"{percent(constant)}."
             )
-    if plan.preprocessor is None or is_sparse(plan.X):
+    preprocessor = plan.settings.preprocessor
+    if preprocessor is None or is_sparse(plan.X):
         return
-    features = plan.preprocessor.feature_groups()
+    features = preprocessor.feature_groups()
     for name in possible_leaks(plan.X, plan.target.codes, features):
         yield f"Column {name!r} alone nearly determines the label: a leak? If so, drop it."
     column = None if plan.groups is not None else group_column(plan.X, plan.target.codes, features)
@@ -112,11 +117,12 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
 def _new_group_errors(plan: Plan, board: Leaderboard, groups: IndexArray) -> tuple[float, float]:
     """Return the error of the winner, and its error where groups are not in both parts."""
     codes = None if plan.target.is_number else plan.target.codes
-    parts = parts_of(codes, min(plan.folds, int(groups.max()) + 1), 1, plan.random_state, groups, n_rows=len(plan.rows))
+    folds, seed = min(plan.settings.folds, int(groups.max()) + 1), plan.settings.random_state
+    parts = parts_of(codes, folds, 1, seed, groups, n_rows=len(plan.rows))
     plan = replace(plan, parts=parts, groups=groups, learners={**plan.learners})
-    name, settings = board.winner.name, get_config()
+    name, config = board.winner.name, get_config()
     cells = {
-        part: measure_cell(plan, Key(name, part), choose(plan, part, settings), None, settings)[1]
+        part: measure_cell(plan, Key(name, part), choose(plan, part, config), None, config)[1]
         for part in range(len(parts))
     }
     return board.winner.error, entry_of(plan, name, cells).error

@@ -39,15 +39,16 @@ def chosen_neighbors(plan: Plan, part: int, train: Any, target: Target) -> int:
     That is the `best_count` when the rows of the training part are left out one by one, or group by group. `train` are
     these rows, embedded so that their Euclidean distances are the metric's.
     """
-    if plan.n_neighbors is not None:
-        return plan.n_neighbors
+    if plan.settings.n_neighbors is not None:
+        return plan.settings.n_neighbors
     rows, n = plan.parts[part][0], train.shape[0]
     keep = plan.measure == "roc_auc"
     groups = np.zeros(n, dtype=np.intp) if plan.groups is None else np.unique(plan.groups[rows], return_inverse=True)[1]
     if groups.max() < 1:
         chosen = np.arange(n)
         if n > _MOST_LEFT_OUT:
-            chosen = np.sort(np.random.default_rng(plan.random_state + part).choice(n, _MOST_LEFT_OUT, replace=False))
+            rng = np.random.default_rng(plan.settings.random_state + part)
+            chosen = np.sort(rng.choice(n, _MOST_LEFT_OUT, replace=False))
         counts = plan.counts[plan.counts < n]
         predicted, means = predictions(train, target, None, counts, keep=keep, left_out=chosen)
     else:  # rows of one group are near each other, but the test rows are of new groups
