@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import mahala
 from mahala.compiled.jit import kernel
+from mahala.compiled.triplets import lazy_dense
 from mahala.compiled.triplets.rows import late
 
 CALL = """
@@ -95,6 +97,15 @@ def test_a_kernel_keeps_its_name_docstring_and_signature():
     assert late.__doc__.startswith("Apply")
     assert list(inspect.signature(late).parameters) == ["m", "shrinkage"]
     assert kernel(lambda x: x + 1)(1) == 2
+
+
+def test_helpers_are_inlined(labelled):
+    """Or a process that has just compiled a kernel would run other code than one that reads it from the cache."""
+    mahala.AdaSORS(n_triplets=5, storage="dense", random_state=0).fit(*labelled)
+    lazy_dense.stream.dispatcher.recompile()  # there is no assembly of what was in the cache
+    for assembly in lazy_dense.stream.dispatcher.inspect_asm().values():
+        assert "6stream" in assembly
+        assert not re.search(r"(\$|call).*(4read|5write)", assembly)
 
 
 INTERRUPTED = """

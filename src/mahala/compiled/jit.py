@@ -69,8 +69,18 @@ def kernel(function: Function) -> Function:
 
 
 def helper(function: Function) -> Function:
-    """Compile a function that kernels alone call: it has no entry for Python, which takes as long as a short loop."""
-    return kernel_with(FAST, no_cpython_wrapper=True)(function)
+    """Compile a function into the kernels that call it, with FAST arithmetic."""
+    return helper_with(FAST)(function)
+
+
+def helper_with(fastmath: Set[str]) -> Callable[[Function], Function]:
+    """Compile a function into the kernels that call it, with the fast-math flags given.
+
+    It has no entry for Python, which takes as long to compile as a short loop. It is always inlined. Otherwise a
+    process that compiles the kernel calls the helper as it is by itself, and one that reads the kernel from the cache
+    calls the copy that was optimised with it, which may be several times faster and round in another way.
+    """
+    return kernel_with(fastmath, no_cpython_wrapper=True, forceinline=True)
 
 
 def kernel_with(fastmath: Set[str], **options: bool) -> Callable[[Function], Function]:

@@ -10,7 +10,7 @@ as `stamp` is -1, and written when the stream ends. That takes half of the time 
 
 import numpy as np
 
-from mahala.compiled.jit import Steps, helper, kernel
+from mahala.compiled.jit import EXACT, Steps, helper, helper_with, kernel
 from mahala.compiled.triplets.rows import (
     CSR,
     Numbers,
@@ -28,8 +28,11 @@ from mahala.compiled.triplets.rows import (
 )
 from mahala.support.arrays import FloatArray, IntArray, RealArray
 
+# The compiler makes a loop for rows with a stamp and one for those without. Without fast math both round alike.
+exact_helper = helper_with(EXACT)
 
-@helper
+
+@exact_helper
 def threshold(planes: RealArray, row: int, column: int, penalty: Penalty, adaptive: bool | None) -> float:
     """Return the soft threshold of an entry in each step; `adaptive` is None without AdaGrad."""
     theta, exempt_diagonal, delta = penalty
@@ -62,7 +65,7 @@ def read(
     return inner
 
 
-@helper
+@exact_helper
 def write(
     planes: RealArray,
     row: int,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.jit import SKIPPED, helper, kernel
+from mahala.compiled.jit import EXACT, SKIPPED, helper, kernel, kernel_with
 from mahala.support.arrays import FloatArray, IndexArray, IntArray, RealArray
 
 CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
@@ -95,7 +95,7 @@ def late(m: float, shrinkage: float) -> float:
     return m - max(min(m, shrinkage), -shrinkage)
 
 
-@kernel
+@kernel_with(EXACT)
 def late_sum(m: float, steps: float, theta: float) -> float:
     """Return the sum of soft(m, k θ) over k = 1..steps."""
     if theta > 0.0:
