@@ -24,7 +24,8 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
-from numba.types import unliteral
+from numba.extending import typeof_impl
+from numba.types import Dispatcher, unliteral
 
 from mahala.support.limits import COMPILING
 from mahala.support.signals import uninterrupted
@@ -46,6 +47,12 @@ def compiled(function: Any, fastmath: Set[str], options: dict[str, bool]) -> Any
             return _compiled_once(compiler(function))
     with _cache_in(_folder_with_links(sources)):
         return _compiled_once(compiler(function))
+
+
+@functools.cache
+def let_kernels_call(kind: type) -> None:
+    """Tell Numba that objects of a class stand for the functions in their `dispatcher`."""
+    typeof_impl.register(kind)(lambda kernel, context: Dispatcher(kernel.dispatcher))
 
 
 def _compiled_once(function: Any) -> Any:

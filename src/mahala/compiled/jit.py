@@ -45,19 +45,15 @@ class Kernel(functools.partial[Any]):
 
     @functools.cached_property
     def dispatcher(self) -> Any:
-        """Numba's function, in which the kernels that it calls are Numba's, too."""
+        """Numba's function, for which the kernel stands in other kernels."""
         with uninterrupted():  # an import of Numba that ends in the middle cannot be repeated
-            from mahala.compiled.compiling import compiled
+            from mahala.compiled.compiling import compiled, let_kernels_call
 
-        function = self.__dict__["_function"]
-        variables = function.__globals__
         with _lock, uninterrupted():
             if "dispatcher" in self.__dict__:
                 return self.__dict__["dispatcher"]
-            for name in function.__code__.co_names:
-                if isinstance(variables.get(name), Kernel):
-                    variables[name] = variables[name].dispatcher
-            result = compiled(function, *self.__dict__["_options"])
+            let_kernels_call(Kernel)
+            result = compiled(self.__dict__["_function"], *self.__dict__["_options"])
             set_state: Any = super().__setstate__  # type: ignore[misc]  # which typeshed does not list
             set_state((result, (), {}, self.__dict__ | {"dispatcher": result}))
             return result
