@@ -257,12 +257,6 @@ class Pairs(Comparisons):
         similar = np.repeat([True, False], [len(rows) for rows in left])
         return cls._build(X, np.concatenate(left), np.concatenate(right), similar, names=names)
 
-    @classmethod
-    def _drawn(cls, X: Any, codes: IndexArray, learner: Any, rng: Any, at_most: bool) -> Self:
-        """Draw the pairs that a learner's parameters ask for, from rows and the codes of their classes."""
-        drawn = draw_pairs(codes, learner.n_pairs, learner.balance, rng, name="n_pairs", at_most=at_most)
-        return cls._build(X, *drawn)
-
     @property
     def y(self) -> SignArray | None:
         """The labels as +1 for similar and -1 for dissimilar, or None."""

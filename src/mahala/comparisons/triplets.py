@@ -47,11 +47,6 @@ class Triplets(Comparisons):
         return self.n_features if self.items is None else int(self.items.shape[1])
 
     @classmethod
-    def _drawn(cls, X: Any, codes: IndexArray, learner: Any, rng: Any, at_most: bool) -> Self:
-        """Draw the triplets that a learner's parameters ask for, from rows and the codes of their classes."""
-        return cls._build(X, *draw_triplets(codes, learner.n_triplets, rng, name="n_triplets"))
-
-    @classmethod
     def from_labels(cls, X: Any, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:
         """Draw triplets of a row, another row of its class, and a row of another class.
 

@@ -117,11 +117,14 @@ class OnlineLearner(Learner):
         """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
         if reset:
             self._reset_seed()
-        given = self._given(X, y, reset=reset)
-        if not isinstance(given, LabelledRows):
-            return given, None
-        kind: Any = self._learns_from
-        return kind._drawn(given.X, given.codes, self, self._rng, at_most), given.codes
+        data = self._given(X, y, reset=reset)
+        if not isinstance(data, LabelledRows):
+            return data, None
+        return self._drawn(data.X, data.codes, at_most), data.codes
+
+    @abstractmethod
+    def _drawn(self, X: Any, codes: IndexArray, at_most: bool) -> Comparisons:
+        """Return comparisons drawn from rows by the codes of their classes."""
 
     def _begin(self, comparisons: Comparisons, complete: bool) -> None:
         """Start over: the state before the first step and an empty record."""

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mahala.comparisons import Pairs
+from mahala.comparisons.pairs import draw_pairs
 from mahala.learner import DistanceMixin
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_learner import OnlineLearner
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.locking import one_at_a_time
 from mahala.support.parameters import Count, Share
 from mahala.support.signals import uninterrupted
@@ -48,6 +49,10 @@ class PairLearner(DistanceMixin, OnlineLearner):
             p, tau, predicted = self._model.feed_one(x - x_other, y, self._rule_in_force)
             self._note_one(y, p, tau, predicted)
         return bool(predicted == 1)
+
+    def _drawn(self, X: Any, codes: IndexArray, at_most: bool) -> Pairs:
+        drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
+        return Pairs._build(X, *drawn)
 
     def _form_metric(self) -> Callable[[], MahalanobisMetric]:
         return partial(self._model.snapshot().metric, **self._about())

@@ -159,12 +159,13 @@ class PA(KernelParams, PairLearner):
             raise ValueError("init must be 'zero' with a kernel: no other model lies in the span of the pairs")
 
     def _rule(self) -> MarginRule:
-        if self.variant == "hard":
-            return MarginRule(0.0, 0.0, np.inf, float(self.min_step))
-        C = self._aggressiveness()
-        if self.variant == "I":
-            return MarginRule(0.0, 0.0, C, float(self.min_step))
-        return MarginRule(0.5 / C, 0.0 if self.variant == "II" else -np.inf, np.inf, float(self.min_step))
+        return self._rule_with(np.inf if self.variant == "hard" else self._aggressiveness())
+
+    def _rule_with(self, C: float) -> MarginRule:
+        slack = 0.5 / C if self.variant in ("II", "LS") else 0.0
+        lower = -np.inf if self.variant == "LS" else 0.0
+        upper = C if self.variant == "I" else np.inf
+        return MarginRule(slack, lower, upper, float(self.min_step))
 
     def _aggressiveness(self) -> float:
         if not isinstance(self.C, str):
@@ -215,17 +216,21 @@ class PA(KernelParams, PairLearner):
     def _best_C(self, pairs: Pairs, prepared: Pairs, codes: IndexArray | None) -> float:
         """Return the value of C_GRID with the lowest cost after one pass over the pairs; ties go to the smallest."""
         costs = []
-        first = self._model
-        for self._tuned_C in C_GRID:
-            model = MarginState(first.M, first.b, first.psd, first.kernel_map, first.n_features)
-            loss, rule = 0.0, self._rule()
-            for chunk in model.chunks(prepared, len(prepared), rule, None):
-                n = len(chunk.y)
-                p = np.empty(n)
-                model.feed(chunk, rule, (p, np.empty(n), np.empty(n, dtype=np.int8)))
-                loss += float(np.maximum(p, 0.0).sum())
+        for C in C_GRID:
+            state, cost = after_one_pass(self._model, prepared, self._rule_with(C))
             if codes is not None and self.tune_by == "knn":
-                embedded = model.metric().transform(pairs.X)
-                loss = float(leave_one_out_errors(embedded, codes, MOST_NEIGHBORS).min())
-            costs.append(loss)
+                embedded = state.metric().transform(pairs.X)
+                cost = float(leave_one_out_errors(embedded, codes, MOST_NEIGHBORS).min())
+            costs.append(cost)
         return C_GRID[int(np.argmin(costs))]
+
+
+def after_one_pass(first: MarginState, prepared: Pairs, rule: MarginRule) -> tuple[MarginState, float]:
+    """Return a copy of a state after one pass over the pairs by a rule, and the sum of the hinge losses."""
+    state, loss = MarginState(first.M, first.b, first.psd, first.kernel_map, first.n_features), 0.0
+    for chunk in state.chunks(prepared, len(prepared), rule, None):
+        n = len(chunk.y)
+        p = np.empty(n)
+        state.feed(chunk, rule, (p, np.empty(n), np.empty(n, dtype=np.int8)))
+        loss += float(np.maximum(p, 0.0).sum())
+    return state, loss

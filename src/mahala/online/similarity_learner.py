@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from mahala.comparisons import Comparisons, Triplets
+from mahala.comparisons.triplets import draw_triplets
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import row_dots
@@ -140,6 +141,9 @@ class SimilarityLearner(OnlineLearner):
 
     def _margin(self, gap: float) -> float:
         return gap if isinstance(self.margin, str) else float(self.margin)
+
+    def _drawn(self, X: Any, codes: IndexArray, at_most: bool) -> Triplets:
+        return Triplets._build(X, *draw_triplets(codes, self.n_triplets, self._rng, name="n_triplets"))
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)
