@@ -3,7 +3,7 @@
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from functools import cache, partial
+from functools import cache
 from os import PathLike
 from typing import Any, Self
 
@@ -84,8 +84,7 @@ class SavedEstimator(BaseEstimator, ABC):
         """Write the state to a model file, with more header entries."""
         state, arrays = self._parts()
         try:
-            check = partial(_load, content="learner", mapped=True)
-            write_model(path, "learner", arrays, state | header, verify=check, previous=previous)
+            write_model(path, "learner", arrays, state | header, verify=_read_back, previous=previous)
         except ModelFileError as error:
             problem = f"it could not be read back; an earlier file stays as it was ({error})"
             raise ModelFileError(f"{path} was not written, because {problem}") from error
@@ -157,8 +156,16 @@ def learner_from_bytes(data: bytes) -> Any:
     return _restored("the model", *read_model_bytes(data, "learner"))
 
 
-def _load(path: str | PathLike[str], content: str | None = None, *, mapped: bool = False) -> Any:
-    header, arrays = read_model(path, content, mapped=mapped)
+def _read_back(path: str | PathLike[str]) -> None:
+    """Raise ModelFileError if a learner that was just written cannot be read."""
+    header, arrays = read_model(path, "learner")
+    for array in arrays.values():
+        array.flags.writeable = False  # such arrays are not searched for negative eigenvalues again
+    restored(path, header, arrays)
+
+
+def _load(path: str | PathLike[str], content: str | None = None) -> Any:
+    header, arrays = read_model(path, content)
     if content is None and "learner" not in header:
         return Metric.load(path)
     return _restored(path, header, arrays)

@@ -5,7 +5,6 @@ import math
 import os
 import pickle
 import struct
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -348,36 +347,20 @@ def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
             header, arrays = read_model(path)
         except ModelFileError:
             continue
-        # Of the header's spaces and the checksums' own names nothing depends.
+        # Nothing depends on the header's spaces and the checksum's own name.
         assert header == {"threshold": 1.5}
         assert all(np.array_equal(arrays[name], array) for name, array in ARRAYS.items())
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 16]))
-    with pytest.raises(ModelFileError, match="is damaged: its checksums"):
+    with pytest.raises(ModelFileError, match="is damaged: its checksum"):
         read_model(path)
 
 
-def test_a_file_without_checksums_is_read(tmp_path):
+def test_a_file_without_a_checksum_is_read(tmp_path):
     write_raw(tmp_path / "m", {"version": 1, "content": "metric", "header": {"old": True}})
     header, arrays = read_model(tmp_path / "m")
     assert header == {"old": True}
     np.testing.assert_array_equal(arrays["matrix"], ARRAYS["matrix"])
 
 
-def test_mapped_arrays_are_those_of_the_file(tmp_path):
-    write_model(tmp_path / "m", "metric", ARRAYS, {})
-    _, arrays = read_model(tmp_path / "m", mapped=True)
-    assert arrays.keys() == ARRAYS.keys()
-    for name, array in ARRAYS.items():
-        assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
-        np.testing.assert_array_equal(arrays[name], array)
-        assert not arrays[name].flags.writeable
-        assert arrays[name].flags.aligned
-
-
-def test_writing_takes_no_second_copy_of_the_arrays(tmp_path):
-    array = np.ones((1000, 1000))
-    tracemalloc.start()
-    write_model(tmp_path / "m", "metric", {"M": array}, {}, verify=lambda path: read_model(path, mapped=True))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.1 * array.nbytes
+def test_the_same_model_has_the_same_bytes():
+    assert len({model_bytes("metric", dict(sorted(ARRAYS.items(), reverse=i > 4)), HEADER) for i in range(10)}) == 1

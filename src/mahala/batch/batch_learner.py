@@ -251,7 +251,7 @@ class BatchLearner(DistanceMixin, Learner):
             if not field.optional or field.key in arrays:
                 field.read(self, header, arrays)
         self._set_model(model, header_value(header, "threshold", float, type(None)))
-        # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
+        # What was just written and is read back needs no eigenvalues, and LᵀL has none below zero.
         if form != ["L"] and model[form[0]].flags.writeable and not self.metric_.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import safe_open
+from safetensors.numpy import load, save
 
 from mahala.support.arrays import Arrays
 from mahala.support.files import check_readable, whole_file
@@ -23,8 +24,7 @@ LARGEST_COUNT = 2**60
 T = TypeVar("T")
 
 _METADATA_KEY = "mahala"
-_CHECKSUMS_KEY = "crc32"
-_TYPES = {"f": "F", "i": "I", "u": "U"}  # the letters of NumPy and of safetensors, which the number of bits follows
+_CHECKSUM_KEY = "crc32"
 _CONTENTS = ("metric", "learner")
 # JSON has neither infinities nor NaN: such a float is written as an object with this one key.
 _FLOAT_KEY = "$float"
@@ -51,23 +51,15 @@ def write_model(
     The header holds None, booleans, numbers (infinities and NaN too), strings, and lists and string-keyed
     dicts of these; tuples are read back as lists.
     """
-    parts = _parts(content, arrays, header)
     with whole_file(path, previous) as temporary:
-        with open(temporary, "wb") as file:
-            file.writelines(parts)
+        # Not `save_file` of safetensors, which makes a temporary file of its own and loses the system's error codes.
+        temporary.write_bytes(model_bytes(content, arrays, header))
         if verify is not None:
             verify(temporary)
 
 
 def model_bytes(content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]) -> bytes:
     """Return what `write_model` writes to a file."""
-    return b"".join(_parts(content, arrays, header))
-
-
-def _parts(
-    content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]
-) -> Iterator[bytes | memoryview]:
-    """Yield a file in parts, because the functions of safetensors copy all arrays first."""
     if content not in _CONTENTS:
         raise ValueError(f"content must be one of {sorted(_CONTENTS)}, got {content!r}")
     document = {"version": FORMAT_VERSION, "content": content, "header": _encode(header, "header")}
@@ -78,31 +70,16 @@ def _parts(
             raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
         # Its memory is written as it is.
         stored[name] = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    layout: dict[str, object] = {
-        "__metadata__": {_METADATA_KEY: text, _CHECKSUMS_KEY: json.dumps(_checksums(text, stored), sort_keys=True)}
-    }
-    order = sorted(stored, key=lambda name: (-stored[name].itemsize, name))  # so that all are aligned
-    end = 0
-    for name in order:
-        array = stored[name]
-        kind = "BOOL" if array.dtype == bool else f"{_TYPES[array.dtype.kind]}{8 * array.itemsize}"
-        layout[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (end, end + array.nbytes)}
-        end += array.nbytes
-    head = json.dumps(layout).encode()
-    head += b" " * (-len(head) % 8)
-    yield len(head).to_bytes(8, "little") + head
-    for name in order:
-        yield _bytes(stored[name])
+    # An array, because safetensors writes several entries of metadata in random order.
+    stored[_CHECKSUM_KEY] = np.array(_checksum(text, stored), dtype="<u4")
+    return save(stored, {_METADATA_KEY: text})
 
 
-def read_model(
-    path: str | os.PathLike[str], content: str | None = None, *, mapped: bool = False
-) -> tuple[dict[str, object], Arrays]:
+def read_model(path: str | os.PathLike[str], content: str | None = None) -> tuple[dict[str, object], Arrays]:
     """Return the header and the arrays of a model file, which must hold `content` unless that is None.
 
     Raise ModelFileError if the file cannot be used, or if a bit of it is not as it was written. A missing file is a
-    FileNotFoundError. The arrays are the caller's own or, with `mapped`, read-only views of the file, which must be one
-    of `write_model`.
+    FileNotFoundError. The arrays are the caller's own.
     """
     path = os.fspath(path)
     try:
@@ -113,21 +90,20 @@ def read_model(
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata()
             header = _read_header(path, metadata, content)
-            if mapped:
-                arrays = _views(np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray))[1]
-            else:
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        _check_checksums(path, metadata, arrays)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        _take_checksum(path, metadata, arrays)
         return header, arrays
 
 
 def read_model_bytes(data: bytes, content: str) -> tuple[dict[str, object], Arrays]:
     """Return the header and the arrays, the caller's own, of what `model_bytes` returned."""
     with _errors_of_damage("the model"):
-        metadata, views = _views(np.frombuffer(data, dtype=np.uint8))
+        arrays = load(data)
+        length = int.from_bytes(data[:8], "little")  # of the layout, which `load` has checked
+        metadata = json.loads(data[8 : 8 + length]).get("__metadata__")
         header = _read_header("the model", metadata, content)
-        _check_checksums("the model", metadata, views)
-        return header, {name: view.copy() for name, view in views.items()}
+        _take_checksum("the model", metadata, arrays)
+        return header, arrays
 
 
 @contextmanager
@@ -234,35 +210,19 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
     return header
 
 
-def _bytes(array: NDArray[Any]) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+def _checksum(text: str, arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return the checksum of a header and of arrays, with their names, types and shapes."""
+    number = zlib.crc32(text.encode())
+    for name, array in sorted(arrays.items()):
+        number = zlib.crc32(array.data, zlib.crc32(f"{name} {array.dtype.str}{array.shape}".encode(), number))
+    return number
 
 
-def _checksums(text: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """Return the checksum of each array with its type and shape, and under the empty name that of the header."""
-    sums = {"": zlib.crc32(text.encode("utf-8", "surrogatepass"))}
-    for name, array in arrays.items():
-        sums[f".{name}"] = zlib.crc32(_bytes(array), zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
-    return sums
-
-
-def _check_checksums(name: str, metadata: dict[str, str], arrays: Mapping[str, NDArray[Any]]) -> None:
-    checksums = json.loads(metadata.get(_CHECKSUMS_KEY, "null"))
-    if checksums is not None and checksums != _checksums(metadata[_METADATA_KEY], arrays):
-        raise ModelFileError(f"{name} is damaged: its checksums are not those of its content")
-
-
-def _views(data: NDArray[np.uint8]) -> tuple[dict[str, str], Arrays]:
-    """Return the metadata and, as views, the arrays of a file of `write_model`."""
-    start = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    layout = json.loads(data[8:start].tobytes())
-    metadata: dict[str, str] = layout.pop("__metadata__")
-    arrays = {}
-    for name, entry in layout.items():
-        kind, (first, stop) = entry["dtype"], entry["data_offsets"]
-        dtype = np.dtype(bool if kind == "BOOL" else f"<{kind[0].lower()}{int(kind[1:]) // 8}")
-        arrays[name] = data[start + first : start + stop].view(dtype).reshape(entry["shape"])
-    return metadata, arrays
+def _take_checksum(name: str, metadata: Mapping[str, str], arrays: Arrays) -> None:
+    """Remove the checksum from the arrays of a file; raise ModelFileError if it is not theirs."""
+    checksum = arrays.pop(_CHECKSUM_KEY, None)
+    if checksum is not None and checksum != _checksum(metadata[_METADATA_KEY], arrays):
+        raise ModelFileError(f"{name} is damaged: its checksum is not that of its content")
 
 
 def _encode(value: object, where: str) -> object:

@@ -67,7 +67,7 @@ class DefiniteState(PairState):
 
     def _check(self) -> None:
         M = self.M
-        # Not for views of a file that was just written. Cholesky takes a tenth of the time of the eigenvalues, but
+        # Not for what was just written and is read back. Cholesky takes a tenth of the time of the eigenvalues, but
         # fails where rounding has left one below zero.
         if M.flags.writeable and not (
             np.array_equal(M, M.T) and (lapack.dpotrf(M.T, lower=0)[1] == 0 or MahalanobisMetric(M).is_psd)
