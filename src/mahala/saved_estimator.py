@@ -153,7 +153,7 @@ def load(path: str | PathLike[str]) -> Any:
 
 def learner_from_bytes(data: bytes) -> Any:
     """Return the learner whose `to_bytes` returned `data`; it resumes where it stopped."""
-    return _restored("the model", *read_model_bytes(data, "learner"))
+    return restored("the model", *read_model_bytes(data, "learner"))
 
 
 def _read_back(path: str | PathLike[str]) -> None:
@@ -168,10 +168,11 @@ def _load(path: str | PathLike[str], content: str | None = None) -> Any:
     header, arrays = read_model(path, content)
     if content is None and "learner" not in header:
         return Metric.load(path)
-    return _restored(path, header, arrays)
+    return restored(path, header, arrays)
 
 
-def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) -> Any:
+def restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) -> Any:
+    """Return the learner of a model file that was read; raise ModelFileError if there is none."""
     name = header.get("learner")
     kind = kind_named(name)
     if kind is None:

@@ -75,9 +75,10 @@ def test_files_plain_and_zipped_and_stdin_are_one_input(run, tmp_path):
     assert [answer["line"] for answer in printed(result)] == list(range(11, 21))
     assert "has learned from the first 10 lines; resuming after them" in result.stderr
     assert len(printed(run(*PA, text=pairs(25)))) == 5
-    result = run(text=pairs(3, seed=1))
-    assert [answer["line"] for answer in printed(result)] == [1, 2, 3]
-    assert "read another input to its end; reading this one from its first line" in result.stderr
+    result = run(text=pairs(3, seed=1), code=2)
+    assert "error: the input ends after 3 lines" in result.stderr
+    assert "or pass --new-input to read this one from its first line" in result.stderr
+    assert len(printed(run("--new-input", text=pairs(3, seed=1)))) == 3
 
 
 def test_a_damaged_gzip_file_is_no_traceback(run, tmp_path):
@@ -190,19 +191,10 @@ def test_new_input_learns_from_the_first_line(run, tmp_path):
     assert mahala.load(tmp_path / "m").n_steps_ == 6
 
 
-def test_long_lines_and_other_items_are_said_with_the_options(run, tmp_path):
+def test_long_lines_are_malformed(run):
     result = run(*PA, "--max-line", "200", text=pairs(1) + "x" * 300 + "\n" + pairs(1), code=3)
     assert "line 2: it has 300 bytes, but a line may have 200 at most" in result.stderr
     assert len(printed(result)) == 2
-    np.save(tmp_path / "a.npy", np.eye(3))
-    np.save(tmp_path / "b.npy", np.eye(3)[::-1])
-    line = '{"query": 0, "positive": 1, "negative": 2}\n'
-    model = ["--model", str(tmp_path / "items")]
-    run(*model, "--learner", "oasis", "--items", str(tmp_path / "a.npy"), text=line)
-    result = run(*model, "--items", str(tmp_path / "b.npy"), text=line * 2, code=2)
-    assert "error: --items are not those from which" in result.stderr
-    assert "or pass --new-items if row numbers" in result.stderr
-    assert len(printed(run(*model, "--items", str(tmp_path / "b.npy"), "--new-items", text=line * 2))) == 1
 
 
 def test_summary_as_json(run, tmp_path):

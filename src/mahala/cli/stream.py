@@ -36,7 +36,6 @@ def stream(
     items: Annotated[Path | None, typer.Option(help=".npy or .npz file of rows that points refer to.")] = None,
     features: Annotated[int | None, typer.Option(help="Number of features, if points are objects.", min=1)] = None,
     new_input: Annotated[bool, typer.Option("--new-input", help="Learn from the first line of another input.")] = False,
-    new_items: Annotated[bool, typer.Option("--new-items", help="Accept other --items than before.")] = False,
     max_line: Annotated[int, typer.Option(help="Longer lines, in bytes, are malformed.", min=1)] = LONGEST,
     checkpoint_every: Annotated[int, typer.Option(help="Maximum number of lines between checkpoints.", min=1)] = 10_000,
     checkpoint_seconds: Annotated[float, typer.Option(help="Maximum seconds between checkpoints.", min=0.0)] = 30.0,
@@ -60,12 +59,10 @@ def stream(
 
     The model file also stores the position in the input. If the same command is run again, it resumes where it stopped,
     even after kill -9, and ends with the same model; from a growing log it learns only the new lines. Lines after
-    the last checkpoint are processed and printed again, so each line is printed at least once. After an input has been
-    read to its end, another input is read from its first line. Before that, another input is rejected unless
-    --new-input is given; omit it again to resume with that input. An edited copy of an input is
-    rejected, too: most of its first lines were read before. Other --items are rejected unless --new-items is given, but
-    rows may be appended; a few hundred rows are compared. The checkpoint before the last one is kept as
-    NAME.previous.safetensors.
+    the last checkpoint are processed and printed again, so each line is printed at least once. An input whose lines up
+    to the position are others than those that were read, such as an edited copy, is refused. Give --new-input to read
+    another input from its first line, and omit it again to resume with that input. Rows may be appended to --items. The
+    checkpoint before the last one is kept as NAME.previous.safetensors.
 
     Malformed lines are reported on stderr, counted and skipped. A malformed last line without a newline may be
     incomplete, so it is read again next time.
@@ -87,16 +84,14 @@ def stream(
         beginner = None if learner is None else _beginner(learner, settings or [], seed)
         learning = Stream(
             model, beginner, items=None if items is None else read_items(items), n_features=features, max_line=max_line,
-            new_input=new_input, new_items=new_items, every=checkpoint_every, seconds=checkpoint_seconds,
+            new_input=new_input, every=checkpoint_every, seconds=checkpoint_seconds,
         )  # fmt: skip
         started = time.monotonic()
         learned = mistakes = malformed = code = 0
         with open_input(source) as file, _Input(file, learning) as lines:
             try:
                 results = learning.learn(read_lines(lines, max(max_line, LONGEST)))
-                if learning.began_anew:
-                    say(f"{model} has read another input to its end; reading this one from its first line", err=True)
-                elif learning.skipped:
+                if learning.skipped:
                     say(f"{model} has learned from the first {learning.skipped:,} lines; resuming after them", err=True)
                 for result in results:
                     if isinstance(result, Malformed):
@@ -222,7 +217,7 @@ def _print_end(
     written = os.path.exists(path)
     if as_json:
         counts = {"lines": lines, "learned": learned, "malformed": malformed, "mistakes": mistakes}
-        state = {"skipped": learning.skipped, "new_input": learning.began_anew, "model": path if written else None}
+        state = {"skipped": learning.skipped, "new_input": learning.new_input, "model": path if written else None}
         typer.echo(json.dumps(counts | {"seconds": round(seconds, 3)} | state), err=True)
         return
     share = f"; {mistakes / learned:.1%} predicted wrongly" if learned else ""

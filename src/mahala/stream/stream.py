@@ -14,8 +14,8 @@ from mahala.online.lego import LEGO
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
-from mahala.stream.checkpoint import check_items, open_checkpoint
-from mahala.stream.input import LONGEST, Input, LongLine, Position
+from mahala.stream.checkpoint import open_checkpoint
+from mahala.stream.input import LONGEST, LongLine, Position, Progress, skip_read
 from mahala.support.parameters import Count, NonNegative, ParameterError, check_value
 
 
@@ -50,14 +50,11 @@ class Stream:
     learner : online learner or None, default=None
         Learner to start with if there is no model file. Otherwise it must equal the saved one, or be None.
     items : array, memory map or CSR matrix, default=None
-        Rows to which points may refer by number.
+        Rows to which points may refer by number. To later runs, give the same rows; more may be appended.
     n_features : int or None, default=None
         Number of features of a new model; required if points are given as {feature: value}.
     new_input : bool, default=False
-        Learn from the first line, regardless of the stored position.
-    new_items : bool, default=False
-        Accept other items than those of the saved position; rows may be appended without it. Items are recognised by
-        their dtype, width and up to 256 of their rows.
+        Learn from the first line of another input, instead of after the stored position.
     max_line : int, default=2**24
         Longer lines, in bytes, are malformed.
     every : int, default=10,000
@@ -88,7 +85,6 @@ class Stream:
         items: Any = None,
         n_features: int | None = None,
         new_input: bool = False,
-        new_items: bool = False,
         max_line: int = LONGEST,
         every: int = 10_000,
         seconds: float = 30.0,
@@ -103,7 +99,8 @@ class Stream:
         self.max_line = max_line
         self.every = every
         self.seconds = seconds
-        self.learner, self._saved, self._items = open_checkpoint(self.path, learner)
+        self.learner, self._saved, self._has_items = open_checkpoint(self.path, learner)
+        self._has_items |= items is not None
         if not isinstance(self.learner, OnlineLearner | QueryAdapter):
             raise TypeError(
                 f"{type(self.learner).__name__} does not learn from one comparison at a time; give an online learner, "
@@ -112,7 +109,10 @@ class Stream:
         self._saved_steps = self._n_steps()
         self._saved_line = 0  # line of the last save in this input
         self._saved_at = time.monotonic()
-        self._input = Input(self.path, Position())  # nothing was read yet
+        self._progress = Progress()
+        self._is_known = False  # whether the saved position is one in this input
+        self.skipped = 0
+        """Number of lines at the start of the input that had been learned from before."""
         is_pair = isinstance(self.learner, PairLearner)
         is_adapter = isinstance(self.learner, QueryAdapter)
         self._reader = LineReader(
@@ -122,39 +122,28 @@ class Stream:
             items=items,
             taken=("line", "predicted" if is_pair else "right", "trust" if is_adapter else "margin"),
         )
-        if items is not None:
-            self._items = check_items(self.path, None if new_items else self._items, self._reader.items)
 
     def learn(self, lines: Iterable[bytes]) -> Iterator[Learned | Malformed]:
         """Learn from the new lines, and yield a result for each; blank lines are counted but yield nothing.
 
         The lines are those of a binary file, including newlines. Lines that were learned from before are skipped
-        immediately. Results are computed on demand, and `save` may be called between any two of them. A malformed
-        line counts as read once the next result is requested; a malformed last line without a newline does not
-        count, because it may be incomplete. ValueError is raised if the first lines refer to items that are not given.
+        immediately; ValueError is raised if the input has other lines there. Results are computed on demand, and `save`
+        may be called between any two of them. A malformed line counts as read once the next result is requested; a
+        malformed last line without a newline does not count, because it may be incomplete. ValueError is raised if the
+        first lines refer to items that are not given.
         """
-        progress = self._input.progress
-        before = Position() if self.new_input else progress.position() if progress.lines else self._saved
-        given = Input(self.path, before)
-        unread = given.unread(iter(lines))
-        self._input = given  # one that is refused leaves the position in the last one
-        self._saved_line = given.progress.lines
+        read = self._progress.position() if self._progress.lines else self._saved
+        unread = iter(lines)
+        # An input that is refused leaves the position in the last one.
+        self._progress = skip_read(unread, Position() if self.new_input else read, self.path)
+        self.skipped = self._saved_line = self._progress.lines
+        self._is_known = self.skipped > 0
         return self._learn(unread)
-
-    @property
-    def skipped(self) -> int:
-        """Number of lines at the start of the input that had been learned from before."""
-        return self._input.skipped
-
-    @property
-    def began_anew(self) -> bool:
-        """Whether this is a new input, after another one was read to its end."""
-        return self._input.began_anew
 
     @property
     def due(self) -> bool:
         """Whether `every` lines or `seconds` have passed since the last save."""
-        unsaved = self._input.progress.lines - self._saved_line
+        unsaved = self._progress.lines - self._saved_line
         return unsaved >= self.every or time.monotonic() - self._saved_at >= self.seconds
 
     def save(self) -> bool:
@@ -162,28 +151,27 @@ class Stream:
 
         The position in a new input is saved once something was learned from it.
         """
-        if self._input.is_undecided:
-            return False
-        position, steps = self._input.progress.position(), self._n_steps()
-        changed = steps > self._saved_steps or (self._input.is_known and position != self._saved)
+        position, steps = self._progress.position(), self._n_steps()
+        changed = steps > self._saved_steps or (self._is_known and position != self._saved)
         if changed:
-            self.learner._write(self.path, {"stream": asdict(position) | {"items": self._items}}, previous=True)
+            entry = asdict(position) | {"items": self._has_items}
+            self.learner._write(self.path, {"stream": entry}, previous=True)
             self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
-            self._input.is_known = True
+            self._is_known = True
         self._saved_at = time.monotonic()
         return changed
 
     def _learn(self, lines: Iterator[bytes]) -> Iterator[Learned | Malformed]:
         # Until a line is learned without items, one that refers to them is taken for one of many.
-        needs_items = self._n_steps() == 0 or self._items is not None
+        needs_items = self._n_steps() == 0 or self._has_items
         for line in lines:
-            progress, whole = self._input.progress, line.endswith(b"\n")
+            progress, has_end = self._progress, line.endswith(b"\n")
             if line.isspace():
-                if whole:
+                if has_end:
                     progress.add(line)
                 continue
             try:
-                length = int(line.split()[0]) if isinstance(line, LongLine) else len(line) - whole
+                length = line.length if isinstance(line, LongLine) else len(line) - has_end
                 if length > self.max_line:
                     raise LineError(f"it has {length:,} bytes, but a line may have {self.max_line:,} at most")
                 comparison, others = self._reader.read(line)
@@ -191,7 +179,7 @@ class Stream:
                 if isinstance(error, MissingItems) and needs_items:
                     raise ParameterError(f"line {progress.lines + 1}: {error}", *error.parameters) from None
                 yield Malformed(progress.lines + 1, str(error), error.parameters)
-                if whole:
+                if has_end:
                     progress.add(line)
                 continue
             right, result = self._step(comparison)
@@ -199,7 +187,6 @@ class Stream:
             needs_items = False
             progress.add(line)
             yield Learned(progress.lines, right, {"line": progress.lines, **result, **others})
-        self._input.progress.ended = True
 
     def _step(self, comparison: Pairs | Triplets | Impression) -> tuple[bool, dict[str, Any]]:
         """Learn from one comparison; return whether it had been predicted correctly, and what to print."""
