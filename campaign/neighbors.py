@@ -39,7 +39,7 @@ def prepare(amount: int) -> None:
         model.neighbors(X[:2])
 
 
-def _rows(rng: Rng, n: int, kind: Any, *, plain: bool = False) -> tuple[Any, Any]:
+def _rows(rng: Rng, n: int, kind: Any, *, plain: bool = False, gaps: bool = True) -> tuple[Any, Any]:
     """Rows as an array or a data frame with gaps and words, and classes or numbers that depend on them."""
     d = int(rng.integers(2, 6))
     X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d)))
@@ -52,7 +52,8 @@ def _rows(rng: Rng, n: int, kind: Any, *, plain: bool = False) -> tuple[Any, Any
         return X, y
     frame = pd.DataFrame({f"f{j}": X[:, j] for j in range(d)})
     frame["word"] = np.where(X[:, 0] > 0.5, "red", np.where(rng.random(n) < 0.5, "blue", "green"))
-    frame.loc[rng.random(n) < 0.1, "f1"] = np.nan
+    if gaps:
+        frame.loc[rng.random(n) < 0.1, "f1"] = np.nan
     return frame, y
 
 
@@ -95,9 +96,9 @@ def _order(rng: Rng, kind: Any) -> int:
 
 
 def _weights(rng: Rng, kind: Any) -> int:
-    """Whole weights are repeats of a row, and zero is its absence."""
+    """Whole weights are repeats of a row, and zero is its absence; but not for what fills gaps of a data frame."""
     n = int(rng.integers(60, 120))
-    (X, y), model = _rows(rng, n, kind, plain=True), _model(rng, kind)
+    (X, y), model = _rows(rng, n, kind, gaps=False), _model(rng, kind)
     weights = rng.integers(0, 3, size=n)
     weights[np.unique(y, return_index=True)[1] if kind is NeighborClassifier else [0]] = 1
     there = _part(X, np.flatnonzero(weights))
