@@ -235,7 +235,7 @@ def test_added_rows_vote_at_once_and_forgotten_ones_are_gone(wine, tmp_path):
     assert all(f'"{name}"'.encode() not in content for name in gone)
     # What is left is what a model has that never had these rows, but for the metric and the weights of the experts.
     rest = ~X[::2].index.isin(gone)
-    assert len(model._model.plain) == rest.sum()
+    assert len(model._model.rows) == rest.sum()
     refitted = model.refit()
     fresh = NeighborClassifier(trees=True).fit(X[::2][rest], y[::2][rest])
     assert refitted.score(X[1::2], y[1::2]) == pytest.approx(fresh.score(X[1::2], y[1::2]), abs=0.05)

@@ -44,7 +44,7 @@ def test_names_that_are_none(model, names, words):
 def test_folds_are_by_row(model, labelled):
     folds = model.folds_
     assert sorted(set(folds.tolist())) == [0, 1, 2, 3]
-    assert folds[model._model.numbers].tolist() == model._model.folds.tolist()
+    assert folds[model._model.rows.numbers].tolist() == model._model.rows.folds.tolist()
     X, y = labelled
     assert model.add(X[:2], y[:2]).folds_.tolist() == [*folds.tolist(), -1, -1]
 

@@ -123,22 +123,22 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         X : rows as in `fit`
         level : between 0 and 1
         """
-        return prediction_sets(self._fitted_model(), *self._prepared(X, level), level)
+        return prediction_sets(self._fitted_model(), self._prepared(X, level), level)
 
     @property
     def left_out_(self) -> FloatArray:
         """Predicted probabilities of the training rows by models that had not seen them."""
-        return self._fitted_model().left_out_by_number(self._n_given)
+        return self._fitted_model().left_out_by_number(self._n_rows)
 
     @property
     def score_(self) -> float:
         """The accuracy of `left_out_`."""
         model = self._fitted_model()
-        rated = model.folds >= 0
+        rated = model.rows.folds >= 0
         if not rated.any():
             return float("nan")
-        right = model.left_out[rated].argmax(axis=1) == model.target.y[rated]
-        return float(np.average(right, weights=model.target.weights[rated]))
+        right = model.left_out[rated].argmax(axis=1) == model.rows.target.y[rated]
+        return float(np.average(right, weights=model.rows.target.weights[rated]))
 
     def _labels(self, y: Any) -> Any:
         return self.classes_[y]

@@ -7,7 +7,7 @@ import numpy as np
 
 from mahala.data.encoding import Encoder
 from mahala.metric import MahalanobisMetric
-from mahala.neighbors.fitted import Fitted
+from mahala.neighbors.fitted import Fitted, Points, Rows
 from mahala.neighbors.line import Line
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import Arrays
@@ -18,33 +18,30 @@ from mahala.support.states import prefixed, without_prefix
 def to_parts(model: Fitted) -> tuple[dict[str, object], Arrays]:
     """Return what was learned as a header and arrays for a model file."""
     encoder, encoder_arrays = model.encoder.to_parts()
-    header: dict[str, object] = {"encoder": encoder, "n_classes": model.target.n_classes, "seed": model.seed}
+    rows = model.rows
+    header: dict[str, object] = {"encoder": encoder, "n_classes": rows.target.n_classes, "seed": model.seed}
     header |= {"weights": list(model.weights), "n_folds": model.n_folds}
     arrays: Arrays = prefixed("encoder", encoder_arrays)
-    arrays |= {"plain": model.plain, "map": model.map, "maps": np.stack(model.maps), "folds": model.folds}
-    arrays |= {
-        "numbers": model.numbers,
-        "left_out": model.left_out,
-        "y": model.target.y,
-        "weights": model.target.weights,
-    }
-    if model.coordinates is not None:
-        arrays["coordinates"] = model.coordinates
+    arrays |= {"plain": rows.points.plain, "numbers": rows.numbers, "folds": rows.folds}
+    arrays |= {"y": rows.target.y, "weights": rows.target.weights, "left_out": model.left_out}
+    arrays |= {"map": model.map, "maps": np.stack(model.maps)}
+    if rows.points.coordinates is not None:
+        arrays["coordinates"] = rows.points.coordinates
     if model.line is not None:
         lines = [model.line, *model.lines]
         arrays["slopes"] = np.stack([line.slopes for line in lines])
         arrays["constants"] = np.stack([line.constants for line in lines]).astype(np.float64)
         header["penalty"] = model.line.penalty
-    if model.groups is not None:
-        arrays["groups"] = model.groups
+    if rows.groups is not None:
+        arrays["groups"] = rows.groups
     if model.tree_rows is not None:
         arrays["tree_rows"] = model.tree_rows
         arrays["tree_digest"] = model.tree_digest()
     return header, arrays
 
 
-def from_parts(header: Mapping[str, Any], arrays: Arrays, given: MahalanobisMetric | None) -> Fitted:
-    """Return what `to_parts` was given; raise ModelFileError for what it cannot be."""
+def from_parts(header: Mapping[str, Any], arrays: Arrays, fixed_metric: MahalanobisMetric | None) -> Fitted:
+    """Return what `to_parts` wrote; raise ModelFileError for what it cannot be."""
     encoder = Encoder.from_parts(header_value(header, "encoder", dict), without_prefix("encoder", arrays))
     n_classes, n_folds = count_value(header, "n_classes"), count_value(header, "n_folds")
     plain = finite(array_value(arrays, "plain", np.float64, (None, None)), "plain")
@@ -69,14 +66,13 @@ def from_parts(header: Mapping[str, Any], arrays: Arrays, given: MahalanobisMetr
         constants = finite_array(arrays, "constants", (n_folds + 1, width))
         penalty = float(header_value(header, "penalty", float, int))
         line, *lines = (Line(*pair, penalty) for pair in zip(slopes, constants, strict=True))
+    groups = array_value(arrays, "groups", np.intp, (n,)) if "groups" in arrays else None
     model = Fitted(
-        encoder, given, plain, coordinates, target, numbers, folds, list(maps),
-        finite(array_value(arrays, "map", np.float32, (None, n_features)), "map"),
-        lines, line, array_value(arrays, "tree_rows", np.bool_, (n,)) if "tree_rows" in arrays else None,
-        tuple(weights), count_value(header, "seed"), array_value(arrays, "left_out", np.float32, (n, width)),
+        encoder, fixed_metric, Rows(Points(plain, coordinates), target, numbers, groups, folds), list(maps),
+        finite(array_value(arrays, "map", np.float32, (None, n_features)), "map"), count_value(header, "seed"),
+        array_value(arrays, "left_out", np.float32, (n, width)), tuple(weights), lines, line,
+        array_value(arrays, "tree_rows", np.bool_, (n,)) if "tree_rows" in arrays else None,
     )  # fmt: skip
-    if "groups" in arrays:
-        model.groups = array_value(arrays, "groups", np.intp, (n,))
     if model.tree_rows is not None:
         model.expected_trees = finite(array_value(arrays, "tree_digest", np.float64, (None,)), "tree_digest")
     return model

@@ -43,7 +43,7 @@ class Inspection(ABC):
     """The methods of a model that show what its predictions come from."""
 
     target_name_: str | None
-    _n_given: int
+    _n_rows: int
     _names: list[Any] | None
 
     @abstractmethod
@@ -74,9 +74,9 @@ class Inspection(ABC):
         check_value(k, "k", Count)
         X, model = self._table(X, reset=False), self._fitted_model()
         voters = model.distinct_voters
-        Z = model.embed(model.encoder.plain(X), model.coordinates_of(X))
+        Z = model.embed(model.points_of(X))
         places, shares = leading_votes(Z, voters.Z, min(int(k), len(voters.Z)), voters.weights)
-        return self._called(model.numbers[voters.places[places]]), shares.astype(np.float64)
+        return self._called(model.rows.numbers[voters.places[places]]), shares.astype(np.float64)
 
     def explain(self, x: Any, k: int = 5) -> Reasons:
         """Return why the prediction for one row is what it is; print it, show it in a notebook, or call its `plot`.
@@ -103,18 +103,17 @@ class Inspection(ABC):
         """
         check_value(k, "k", Count)
         X, model = self._table(X, reset=False), self._fitted_model()
-        plain, coordinates = model.encoder.plain(X), model.coordinates_of(X)
+        points = model.points_of(X)
 
         def reasons(row: int) -> Reasons:
-            at = slice(row, row + 1)
             parts = reasons_of(
-                model, plain[at], None if coordinates is None else coordinates[at], int(k),
-                lambda places: self._called(model.numbers[places]).tolist(),
-                lambda places: self._labels(model.target.y[places]).tolist(),
+                model, points.part(slice(row, row + 1)), int(k),
+                lambda places: self._called(model.rows.numbers[places]).tolist(),
+                lambda places: self._labels(model.rows.target.y[places]).tolist(),
             )  # fmt: skip
             return self._reasons(parts)
 
-        return map(reasons, range(len(plain)) if rows is None else rows)
+        return map(reasons, range(len(points.plain)) if rows is None else rows)
 
     def strangeness(self, X: Any) -> FloatArray:
         """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
@@ -137,8 +136,8 @@ class Inspection(ABC):
         """Return groups of training rows that are equal in all columns, by number or name: a list of arrays."""
         model = self._fitted_model()
         places = model.distinct_voters.places
-        _, codes, counts = np.unique(model.plain[places], axis=0, return_inverse=True, return_counts=True)
-        numbers = model.numbers[places]
+        _, codes, counts = np.unique(model.rows.points.plain[places], axis=0, return_inverse=True, return_counts=True)
+        numbers = model.rows.numbers[places]
         return [self._called(np.sort(numbers[codes.ravel() == code])) for code in np.flatnonzero(counts > 1)]
 
     def suspects(self, k: int | None = 20) -> Suspects:
@@ -149,14 +148,14 @@ class Inspection(ABC):
         k : how many; None for all that were left out
         """
         model = self._fitted_model()
-        left_out = model.left_out_by_number(self._n_given)
+        left_out = model.left_out_by_number(self._n_rows)
         places = model.distinct_voters.places
-        places = places[np.isfinite(left_out[model.numbers[places], 0])]
-        y, predicted = model.target.y[places], left_out[model.numbers[places]]
+        places = places[np.isfinite(left_out[model.rows.numbers[places], 0])]
+        y, predicted = model.rows.target.y[places], left_out[model.rows.numbers[places]]
         doubts = self._doubts(y, predicted)
         order = np.argsort(-doubts, kind="stable")[: None if k is None else int(k)]
-        answers = predicted.argmax(axis=1) if model.target.n_classes else predicted[:, 0]
-        numbers = model.numbers[places]
+        answers = predicted.argmax(axis=1) if model.rows.target.n_classes else predicted[:, 0]
+        numbers = model.rows.numbers[places]
         return Suspects(
             self._called(numbers[order]), self._labels(y[order]), self._labels(answers[order]), doubts[order]
         )
@@ -164,10 +163,10 @@ class Inspection(ABC):
     def column_weights(self) -> dict[str, float]:
         """Return the share of each column in the mean squared distance of two training rows under the metric."""
         model = self._fitted_model()
-        if model.given is not None:
+        if model.fixed_metric is not None:
             raise ValueError("the columns of a metric that was given are its own: see its explain")
-        every = max(1, len(model.plain) // _MOST_WEIGHED)
-        encoded = model.encoder.encoded(model.plain[::every]).astype(np.float64)
+        plain = model.rows.points.plain
+        encoded = model.encoder.encoded(plain[:: max(1, len(plain) // _MOST_WEIGHED)]).astype(np.float64)
         centred, L = encoded - encoded.mean(axis=0), model.map.astype(np.float64)
         parts = (centred * ((centred @ L.T) @ L)).mean(axis=0)
         total = float(parts.sum()) or 1.0
@@ -181,9 +180,9 @@ class Inspection(ABC):
         directions = np.linalg.svd(centred.T @ centred)[0][:, :2]
         points = np.zeros((len(centred), 2))
         points[:, : directions.shape[1]] = centred @ directions
-        left_out = model.left_out_by_number(self._n_given)[model.numbers[voters.places]]
-        y, known = model.target.y[voters.places], np.isfinite(left_out[:, 0])
-        if model.target.n_classes:
+        left_out = model.left_out_by_number(self._n_rows)[model.rows.numbers[voters.places]]
+        y, known = model.rows.target.y[voters.places], np.isfinite(left_out[:, 0])
+        if model.rows.target.n_classes:
             wrong = known & (np.nan_to_num(left_out).argmax(axis=1) != y)
         else:
             errors = np.abs(np.where(known, left_out[:, 0] - y, 0.0))
@@ -194,9 +193,9 @@ class Inspection(ABC):
     def left_out_pairs(self) -> tuple[Any, FloatArray]:
         """Return true and predicted numbers of rows left out, or whether predictions are right and how probable."""
         model = self._fitted_model()
-        rated = model.folds >= 0
-        left_out, y = model.left_out[rated].astype(np.float64), model.target.y[rated]
-        if not model.target.n_classes:
+        rated = model.rows.folds >= 0
+        left_out, y = model.left_out[rated].astype(np.float64), model.rows.target.y[rated]
+        if not model.rows.target.n_classes:
             return self._labels(y), np.asarray(self._labels(left_out[:, 0]))
         return left_out.argmax(axis=1) == y, left_out.max(axis=1)
 

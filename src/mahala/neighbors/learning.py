@@ -1,6 +1,7 @@
 """The fit: a map for each fold, one metric of all, the line and the trees, and the weights of the three."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -9,47 +10,24 @@ import numpy as np
 from mahala.compiled.threads import in_threads, n_threads
 from mahala.data.encoding import Encoder
 from mahala.metric import MahalanobisMetric
-from mahala.neighbors.fitted import Fitted
+from mahala.neighbors.fitted import Fitted, Rows
 from mahala.neighbors.folds import deal, row_order
 from mahala.neighbors.line import MOST_ROWS, final_line, left_out_lines, ridge
-from mahala.neighbors.maps import MapFit, Target, first_map, joined
+from mahala.neighbors.maps import MapFit, first_map, joined
 from mahala.neighbors.mixture import best_weights, gain, mixed
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.limits import out_of_time
 
 # Of more rows, so many are drawn to learn from; all of them vote. Of these, so many are left out once.
 MOST_LEARNED, MOST_LEFT_OUT = 100_000, 20_000
-# Factors of a given metric, from which left-out votes choose.
+# Factors of a fixed metric, from which left-out votes choose.
 FACTORS = 2.0 ** np.arange(-3.0, 3.25, 0.25)
-
-
-class Rows(NamedTuple):
-    """Rows to learn from."""
-
-    encoder: Encoder
-    given: MahalanobisMetric | None
-    plain: FloatArray
-    coordinates: RealArray | None  # under the given metric
-    target: Target
-    numbers: IndexArray
-    groups: IndexArray | None
-    folds: IndexArray | None = None  # of an earlier fit, with -1 for rows that it did not have or leave out
-
-    def part(self, places: IndexArray) -> "Rows":
-        """Return some of the rows."""
-        return self._replace(
-            plain=self.plain[places],
-            coordinates=None if self.coordinates is None else self.coordinates[places],
-            target=self.target.part(places),
-            numbers=self.numbers[places],
-            groups=None if self.groups is None else self.groups[places],
-            folds=None if self.folds is None else self.folds[places],
-        )
 
 
 class Settings(NamedTuple):
     """What a fit is asked for."""
 
+    fixed_metric: MahalanobisMetric | None
     n_components: int
     linear: str | bool
     trees: str | bool
@@ -66,7 +44,7 @@ N_STEPS = 6
 
 
 def learn(
-    rows: Rows, settings: Settings, show: Show, starts: Sequence[RealArray] = ()
+    rows: Rows, encoder: Encoder, settings: Settings, show: Show, starts: Sequence[RealArray] = ()
 ) -> tuple[Fitted, BaseException | None]:
     """Return what is learned from rows, and the Ctrl-C that ended it early, if any.
 
@@ -74,23 +52,19 @@ def learn(
     """
     rng = np.random.default_rng(settings.seed)
     more = np.empty(0, dtype=np.intp)  # rows that vote and are not learned from
-    chosen = np.arange(len(rows.plain))
+    chosen = np.arange(len(rows))
     if len(chosen) > MOST_LEARNED:
         chosen, more = np.split(rng.permutation(len(chosen)), [MOST_LEARNED])
     voters, rows = rows.part(more), rows.part(chosen)
-    encoded = rows.encoder.encoded(rows.plain)
+    encoded = encoder.encoded(rows.points.plain)
     order = row_order(encoded, rows.target.y)
     rows, encoded = rows.part(order), encoded[order]
-    folds = _folds(rows, rng)
-    maps, votes, interrupt = _maps(rows, encoded, folds, settings.seed, starts, show, rng)
-    L = joined(maps, settings.n_components) if rows.given is None else np.mean(maps, axis=0)
-    fitted = Fitted(
-        rows.encoder, rows.given, rows.plain, rows.coordinates, rows.target, rows.numbers, folds, maps, L,
-        lines=[], line=None, tree_rows=None, weights=(1.0, 0.0, 0.0), seed=settings.seed, left_out=votes,
-        groups=rows.groups,
-    )  # fmt: skip
+    rows = replace(rows, folds=_folds(rows, rng))
+    maps, votes, interrupt = _maps(rows, encoded, settings, starts, show, rng)
+    L = joined(maps, settings.n_components) if settings.fixed_metric is None else np.mean(maps, axis=0)
+    fitted = Fitted(encoder, settings.fixed_metric, rows, maps, L, settings.seed, left_out=votes)
     try:
-        if interrupt is None and (folds >= 0).any() and len(np.unique(rows.target.y)) > 1:
+        if interrupt is None and (rows.folds >= 0).any() and len(np.unique(rows.target.y)) > 1:
             mixing = _Mixing(fitted, votes)
             if settings.linear is not False:
                 _add_line(mixing, encoded, always=settings.linear is True)
@@ -101,14 +75,13 @@ def learn(
     except KeyboardInterrupt as error:
         interrupt = error
     if len(more):
-        fitted = fitted.with_rows(voters.plain, voters.coordinates, voters.target, voters.numbers)
+        fitted = fitted.with_rows(voters.points, voters.target, voters.numbers)
     return fitted, interrupt
 
 
 def _folds(rows: Rows, rng: np.random.Generator) -> IndexArray:
     """Return the fold of each row, -1 for those that are never left out; rows keep the folds of an earlier fit."""
-    n = len(rows.plain)
-    folds = np.full(n, -1) if rows.folds is None else rows.folds.copy()
+    n, folds = len(rows), rows.folds.copy()
     new = np.flatnonzero(folds < 0)
     room = MOST_LEFT_OUT - (n - len(new))
     new = new if len(new) <= room else np.sort(rng.choice(new, max(room, 0), replace=False))
@@ -128,24 +101,23 @@ def _folds(rows: Rows, rng: np.random.Generator) -> IndexArray:
 def _maps(
     rows: Rows,
     encoded: RealArray,
-    folds: IndexArray,
-    seed: int,
+    settings: Settings,
     starts: Sequence[RealArray],
     show: Show,
     rng: np.random.Generator,
 ) -> tuple[list[RealArray], RealArray, BaseException | None]:
     """Return a map for each fold, what the others vote for its rows, and the Ctrl-C that ended it early, if any."""
     target, interrupt, maps = rows.target, None, []
-    X = encoded if rows.coordinates is None else rows.coordinates
-    first = first_map(X, target.n_classes, rng, square=rows.given is not None)
+    X, learned = (encoded, True) if rows.points.coordinates is None else (rows.points.coordinates, False)
+    first = first_map(X, target.n_classes, rng, square=not learned)
     votes = np.full((len(X), max(target.n_classes, 1)), np.nan, dtype=np.float32)
-    for fold in range(int(folds.max()) + 1):
-        part, rest = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        fit = MapFit(X[part], target.part(part), X[rest], target.part(rest), seed + fold)
-        L = starts[fold] if rows.given is None and fold < len(starts) else first
+    for fold in range(int(rows.folds.max()) + 1):
+        part, rest = np.flatnonzero(rows.folds != fold), rows.in_fold(fold)
+        fit = MapFit(X[part], target.part(part), X[rest], target.part(rest), settings.seed + fold)
+        L = starts[fold] if learned and fold < len(starts) else first
         try:
             if interrupt is None:
-                L = fit.learn(L, partial(show, fold)) if rows.given is None else _scaled(fit, L)
+                L = fit.learn(L, partial(show, fold)) if learned else _scaled(fit, L)
         except KeyboardInterrupt as error:
             interrupt = error
         maps.append(L)
@@ -163,8 +135,8 @@ class _Mixing:
 
     def __init__(self, fitted: Fitted, votes: RealArray) -> None:
         self.fitted = fitted
-        self.rated = np.flatnonzero(fitted.folds >= 0)
-        self._target = fitted.target.part(self.rated)
+        self.rated = np.flatnonzero(fitted.rows.folds >= 0)
+        self._target = fitted.rows.target.part(self.rated)
         self._predictions, self._weights = [votes[self.rated]], [1.0]
 
     def add(self, predicted: RealArray, least: float) -> float | None:
@@ -196,15 +168,15 @@ class _Mixing:
 
 def _add_line(mixing: _Mixing, encoded: RealArray, *, always: bool) -> None:
     """Mix a line with the votes, unless it does not help what was left out."""
-    fitted, target = mixing.fitted, mixing.fitted.target
+    fitted, target, folds = mixing.fitted, mixing.fitted.rows.target, mixing.fitted.rows.folds
     part = np.arange(len(encoded))
     if len(part) > MOST_ROWS:
         part = np.union1d(part[:: -(-len(part) // MOST_ROWS)], mixing.rated)
     rows, known = encoded[part], target.part(part)
-    lines = left_out_lines(rows, known, fitted.folds[part])
+    lines = left_out_lines(rows, known, folds[part])
     predicted = np.full_like(fitted.left_out, np.nan)
     for fold, line in enumerate(lines):
-        rest = np.flatnonzero(fitted.folds == fold)
+        rest = np.flatnonzero(folds == fold)
         predicted[rest] = line.predict(encoded[rest], target.n_classes)
     if mixing.add(predicted, -np.inf if always else 0.0) is not None:
         fitted.lines, fitted.weights = lines, (mixing.weights[0], mixing.weights[1], 0.0)
@@ -214,15 +186,15 @@ def _add_line(mixing: _Mixing, encoded: RealArray, *, always: bool) -> None:
 
 def _add_trees(mixing: _Mixing, *, always: bool) -> None:
     """Mix boosted trees with the other experts, unless they do not clearly help what was left out."""
-    fitted = mixing.fitted
-    fitted.tree_rows = np.ones(len(fitted.plain), dtype=bool)
+    fitted, rows = mixing.fitted, mixing.fitted.rows
+    fitted.tree_rows = np.ones(len(rows), dtype=bool)
     predicted, weight = np.full_like(fitted.left_out, np.nan), None
-    costly = len(fitted.plain) * max(fitted.target.n_classes, 1) > COSTLY
+    costly = len(rows) * max(rows.target.n_classes, 1) > COSTLY
 
     def predict(fold: int) -> None:
-        rest = np.flatnonzero(fitted.folds == fold)
+        rest = rows.in_fold(fold)
         if not out_of_time():
-            predicted[rest] = fitted.trees(fold).predict(fitted.plain[rest], fitted.target.n_classes)
+            predicted[rest] = fitted.trees(fold).predict(rows.points.plain[rest], rows.target.n_classes)
 
     predict(0)
     if always or not costly or mixing.promises(predicted):

@@ -1,6 +1,7 @@
 """The base of NeighborClassifier and NeighborRegressor: validation, fit, prediction, rows that come and go, files."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -15,11 +16,11 @@ from mahala.data.encoding import Encoder
 from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.files import from_parts, kind_of, name_from, to_parts
-from mahala.neighbors.fitted import EXPERTS, Fitted
-from mahala.neighbors.given import checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
+from mahala.neighbors.fitted import EXPERTS, Fitted, Points, Rows
 from mahala.neighbors.inspection import Inspection
-from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Rows, Settings, learn
+from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Settings, learn
 from mahala.neighbors.maps import Target
+from mahala.neighbors.rows import checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 from mahala.support.display import progress_bar
@@ -77,8 +78,9 @@ class NeighborModel(Inspection, SavedEstimator):
         """Fit to rows that are drawn from those of Dask, if they are many; their numbers are those in X."""
         drawn = drawn_rows(X, by_row, MOST_LEARNED)
         self.fit(drawn.X, *drawn.by_row)
-        self._model.numbers = drawn.numbers[self._model.numbers]
-        self._n_given = drawn.n_rows
+        rows = self._model.rows
+        self._model.rows = replace(rows, numbers=drawn.numbers[rows.numbers])
+        self._n_rows = drawn.n_rows
         self._names = None
         return self
 
@@ -96,14 +98,27 @@ class NeighborModel(Inspection, SavedEstimator):
         seed = int(check_seed(self.random_state).randint(2**31))
         encoder = Encoder(int(self.n_bins), self.identifiers, self.decimal)
         plain = encoder.fit(X, numbers, seed)
-        given = self._given_metric()
-        coordinates = None if given is None else np.asarray(given.transform(X), dtype=np.float32)[numbers]
-        rows = Rows(encoder, given, plain, coordinates, Target(y, weights, n_classes), numbers, codes)
-        settings = Settings(int(self.n_components), self.linear, self.trees, seed)
+        metric = self._fixed_metric()
+        coordinates = None if metric is None else np.asarray(metric.transform(X), dtype=np.float32)[numbers]
+        target, folds = Target(y, weights, n_classes), np.full(len(numbers), -1)
+        rows = Rows(Points(plain, coordinates), target, numbers, codes, folds)
+        interrupt = self._learn(rows, encoder, metric, seed)
+        self._names, self._n_rows = row_names(X, n), n
+        return interrupt
+
+    def _learn(
+        self,
+        rows: Rows,
+        encoder: Encoder,
+        metric: MahalanobisMetric | None,
+        seed: int,
+        starts: Sequence[RealArray] = (),
+    ) -> BaseException | None:
+        """Learn from rows, perhaps from earlier maps on; return the Ctrl-C that ended it early, if any."""
+        settings = Settings(metric, int(self.n_components), self.linear, self.trees, seed)
         with progress_bar(type(self).__name__, N_STEPS, self.verbose) as show:
-            self._model, interrupt = learn(rows, settings, show)
+            self._model, interrupt = learn(rows, encoder, settings, show, starts)
         self._forget_cached()
-        self._names, self._n_given = row_names(X, n), n
         return interrupt
 
     @one_at_a_time
@@ -112,13 +127,8 @@ class NeighborModel(Inspection, SavedEstimator):
         self._check_fitted()
         check_params(self)
         model: Fitted = self._model
-        parts = model.plain, model.coordinates, model.target, model.numbers, model.groups, model.folds
-        rows = Rows(model.encoder, model.given, *parts)
-        settings = Settings(int(self.n_components), self.linear, self.trees, model.seed)
-        bar = progress_bar(type(self).__name__, N_STEPS, self.verbose)
-        with one_blas_thread(), self._limit(), bar as show:
-            self._model, interrupt = learn(rows, settings, show, model.maps)
-        self._forget_cached()
+        with one_blas_thread(), self._limit():
+            interrupt = self._learn(model.rows, model.encoder, model.fixed_metric, model.seed, model.maps)
         if interrupt is not None:
             raise interrupt
         return self
@@ -132,20 +142,20 @@ class NeighborModel(Inspection, SavedEstimator):
         names : texts or whole numbers, all different, one for each row that `fit` and `add` got
         """
         self._check_fitted()
-        self._names = checked_names(names, self._n_given)
+        self._names = checked_names(names, self._n_rows)
         return self
 
     @property
     def rows_(self) -> Any:
         """The training rows that vote, by number or name."""
-        return self._called(np.unique(self._fitted_model().numbers))
+        return self._called(np.unique(self._fitted_model().rows.numbers))
 
     @property
     def folds_(self) -> IndexArray:
         """The fold in which each row of `fit` was left out; -1 for rows that never were."""
-        model = self._fitted_model()
-        folds = np.full(self._n_given, -1, dtype=np.intp)
-        folds[model.numbers] = model.folds
+        rows = self._fitted_model().rows
+        folds = np.full(self._n_rows, -1, dtype=np.intp)
+        folds[rows.numbers] = rows.folds
         return folds
 
     @one_at_a_time
@@ -166,21 +176,15 @@ class NeighborModel(Inspection, SavedEstimator):
         numbers, weights = repeated(sample_weight, X)
         names = row_names(X, n) if names is None else checked_names(names, n)
         if self._names is not None or names is not None:
-            before = list(range(self._n_given)) if self._names is None else self._names
+            before = list(range(self._n_rows)) if self._names is None else self._names
             after = names if names is not None else list(range(len(before), len(before) + n))
-            twice = set(after) & {before[number] for number in model.numbers.tolist()}
+            twice = set(after) & {before[number] for number in model.rows.numbers.tolist()}
             if twice:
                 raise ValueError(f"X must name new rows, but {next(iter(twice))!r} is there: forget it first")
             self._names = [*before, *after]
-        coordinates = model.coordinates_of(X)
-        plain = model.encoder.plain(X)[numbers]
-        self._model = model.with_rows(
-            plain,
-            None if coordinates is None else coordinates[numbers],
-            Target(y[numbers], weights, model.target.n_classes),
-            numbers + self._n_given,
-        )
-        self._n_given += n
+        target = Target(y[numbers], weights, model.rows.target.n_classes)
+        self._model = model.with_rows(model.points_of(X).part(numbers), target, numbers + self._n_rows)
+        self._n_rows += n
         self._forget_cached()
         return self
 
@@ -198,8 +202,8 @@ class NeighborModel(Inspection, SavedEstimator):
         self._check_fitted()
         model: Fitted = self._model
         numbers = self._numbers_of(rows)
-        places = np.flatnonzero(np.isin(model.numbers, numbers))
-        if len(places) == len(model.numbers):
+        places = np.flatnonzero(np.isin(model.rows.numbers, numbers))
+        if len(places) == len(model.rows):
             raise ValueError("rows must leave at least one row, got all of them")
         self._model = model.without_rows(places)
         if self._names is not None:  # a name may tell who it was
@@ -216,7 +220,7 @@ class NeighborModel(Inspection, SavedEstimator):
         """Return the numbers of training rows that are given by number or name; raise ValueError for others."""
         given = [rows] if isinstance(rows, str) or not hasattr(rows, "__iter__") else list(rows)
         given = [row.item() if isinstance(row, np.generic) else row for row in given]
-        there = set(self._model.numbers.tolist())
+        there = set(self._model.rows.numbers.tolist())
         if self._names is None:
             known: Any = {number: number for number in there}
         else:
@@ -235,7 +239,7 @@ class NeighborModel(Inspection, SavedEstimator):
         names[:] = [self._names[number] for number in numbers.ravel().tolist()]
         return names.reshape(numbers.shape)
 
-    def _given_metric(self) -> MahalanobisMetric | None:
+    def _fixed_metric(self) -> MahalanobisMetric | None:
         """Return the metric of the parameter `metric`, or None; raise for what has none."""
         if self.metric is None:
             return None
@@ -279,7 +283,7 @@ class NeighborModel(Inspection, SavedEstimator):
             return mapped_rows(self._predicted, X, model.left_out.shape[1])  # type: ignore[no-any-return]
         X = self._table(X, reset=False)
         with engine_for(X):
-            return model.predict(model.encoder.plain(X), model.coordinates_of(X))
+            return model.predict(model.points_of(X))
 
     @property
     def weights_(self) -> dict[str, float]:
@@ -292,8 +296,8 @@ class NeighborModel(Inspection, SavedEstimator):
         """The learned metric, with the encoder of tables: usable in search, clustering and `explain`."""
         self._check_fitted()
         model: Fitted = self._model
-        if model.given is not None:
-            return replace(model.given, matrix=model.given.matrix * float(model.map[0, 0]) ** 2)
+        if (metric := model.fixed_metric) is not None:
+            return replace(metric, matrix=metric.matrix * float(model.map[0, 0]) ** 2)
         L = model.map.astype(np.float64)
         return MahalanobisMetric(L.T @ L, preprocessor=model.encoder, origin={"learner": type(self).__name__})
 
@@ -312,36 +316,36 @@ class NeighborModel(Inspection, SavedEstimator):
         for name in ("metric_", "_calibration"):
             vars(self).pop(name, None)
 
-    def _prepared(self, X: Any, level: float) -> tuple[FloatArray, RealArray | None]:
-        """Return the parts of rows of which sets or intervals of a level are asked."""
+    def _prepared(self, X: Any, level: float) -> Points:
+        """Return rows of which sets or intervals of a level are asked."""
         self._check_fitted()
         check_value(level, "level", Fraction)
-        X, model = self._table(X, reset=False), self._model
-        if not (model.folds >= 0).any():
+        X, model = self._table(X, reset=False), self._fitted_model()
+        if not (model.rows.folds >= 0).any():
             raise ValueError("this model has no left-out rows, from which sets and intervals follow: fit more rows")
-        return model.encoder.plain(X), model.coordinates_of(X)
+        return model.points_of(X)
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = to_parts(self._model)
         names = None if self._names is None else [[kind_of(name), str(name)] for name in self._names]
-        header |= {"names": names, "n_given": self._n_given, "target_name": self.target_name_}
+        header |= {"names": names, "n_rows": self._n_rows, "target_name": self.target_name_}
         return header | self._get_labels(), arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
         names = header_value(header, "names", list, type(None))
         self._names = None if names is None else [name_from(kind, text) for kind, text in names]
-        self._n_given = count_value(header, "n_given")
+        self._n_rows = count_value(header, "n_rows")
         self.target_name_ = header_value(header, "target_name", str, type(None))
         self._set_labels(header)
-        self._model = from_parts(header, arrays, self._given_metric())
-        if self._names is not None and len(self._names) != self._n_given:
-            raise ModelFileError(f"there should be {self._n_given} names of rows, found {len(self._names)}")
+        self._model = from_parts(header, arrays, self._fixed_metric())
+        if self._names is not None and len(self._names) != self._n_rows:
+            raise ModelFileError(f"there should be {self._n_rows} names of rows, found {len(self._names)}")
 
     def _parts(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._parts()
         if self.metric is not None:  # a learner is stored as its metric, which is all that is used of it
-            parts, metric_arrays = self._given_metric().to_parts()  # type: ignore[union-attr]
+            parts, metric_arrays = self._fixed_metric().to_parts()  # type: ignore[union-attr]
             header["params"]["metric"] = {"metric": parts}  # type: ignore[index]
             arrays |= prefixed("metric", metric_arrays)
         return header, arrays

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.sums.vote_sums import leading_votes
-from mahala.neighbors.fitted import EXPERTS, Fitted
+from mahala.neighbors.fitted import EXPERTS, Fitted, Points
 from mahala.neighbors.mixture import mixed
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import RealArray
 from mahala.support.display import as_table, paragraph, text_table
 
 # Nearest rows of another class, with which a row is compared.
@@ -90,17 +90,15 @@ class Reasons:
         return plot_reasons(self, ax)
 
 
-def reasons_of(
-    model: Fitted, plain: FloatArray, coordinates: RealArray | None, k: int, names: Any, labels: Any
-) -> dict[str, Any]:
+def reasons_of(model: Fitted, points: Points, k: int, names: Any, labels: Any) -> dict[str, Any]:
     """Return the parts of `Reasons` of one row, with numbers in the model's units.
 
     names, labels : functions of places of rows that return what they are called and what is known of them
     """
-    target, voters = model.target, model.distinct_voters
-    predictions = model.experts(plain, coordinates)
+    target, voters = model.rows.target, model.distinct_voters
+    predictions = model.experts(points)
     mixture = mixed(predictions, model.used_weights, target)[0]
-    Z = model.embed(plain, coordinates)
+    Z = model.embed(points)
     numbers, shares = leading_votes(Z, voters.Z, min(k, len(voters.Z)), voters.weights)
     places = voters.places[numbers[0]]
     rows = list(zip(names(places), labels(places), shares[0].tolist(), strict=True))
@@ -114,8 +112,8 @@ def reasons_of(
     return {
         "mixture": mixture,
         "rows": rows,
-        "columns": {} if others is None else _column_shares(model, plain, coordinates, others[0]),
-        "line": {} if model.line is None else _line_parts(model, plain, predicted),
+        "columns": {} if others is None else _column_shares(model, points, others[0]),
+        "line": {} if model.line is None else _line_parts(model, points, predicted),
         "experts": {name: float(values[0, predicted or 0]) for name, values in zip(there, predictions, strict=True)},
         "weights": dict(zip(EXPERTS, model.weights, strict=True)),
         "other": None if others is None else others[1],
@@ -125,7 +123,7 @@ def reasons_of(
 def _others(model: Fitted, Z: RealArray, predicted: int | None, number: float) -> tuple[Any, int | None] | None:
     """Return the places of the nearest rows that say something else, and the code of their most frequent class."""
     voters = model.distinct_voters
-    y = model.target.y[voters.places]
+    y = model.rows.target.y[voters.places]
     # Numbers that differ by at least half of a standard deviation are something else.
     apart = np.flatnonzero(y != predicted if predicted is not None else np.abs(y - number) > 0.5)
     if not len(apart):
@@ -136,18 +134,19 @@ def _others(model: Fitted, Z: RealArray, predicted: int | None, number: float) -
     return voters.places[chosen], code
 
 
-def _column_shares(model: Fitted, plain: FloatArray, coordinates: RealArray | None, places: Any) -> dict[str, float]:
+def _column_shares(model: Fitted, points: Points, places: Any) -> dict[str, float]:
     """Return the share of each column in the squared distances from a row to others; they sum to 1."""
-    if model.given is not None and coordinates is not None:
+    if points.coordinates is not None:
         return {}
     L = model.map.astype(np.float64)
-    differences = (model.encoder.encoded(plain) - model.encoder.encoded(model.plain[places])).astype(np.float64)
+    others = model.encoder.encoded(model.rows.points.plain[places])
+    differences = (model.encoder.encoded(points.plain) - others).astype(np.float64)
     parts = (differences * ((differences @ L.T) @ L)).mean(axis=0)
     total = float(parts.sum()) or 1.0
     return {name: float(parts[columns].sum()) / total for name, columns in model.encoder.feature_groups().items()}
 
 
-def _line_parts(model: Fitted, plain: FloatArray, predicted: int | None) -> dict[str, float]:
+def _line_parts(model: Fitted, points: Points, predicted: int | None) -> dict[str, float]:
     """Return what each column adds to the line's score of a class over the mean of the others, or to its number."""
     assert model.line is not None, "a model without a line is asked for its parts"
     slopes = model.line.slopes.astype(np.float64)
@@ -156,9 +155,9 @@ def _line_parts(model: Fitted, plain: FloatArray, predicted: int | None) -> dict
     else:
         others = np.delete(slopes, predicted, axis=1)
         slope = slopes[:, predicted] - (others.mean(axis=1) if others.shape[1] else 0.0)
-    every = max(1, len(model.plain) // 5_000)
-    mean = model.encoder.encoded(model.plain[::every]).mean(axis=0, dtype=np.float64)
-    parts = slope * (model.encoder.encoded(plain)[0] - mean)
+    training = model.rows.points.plain
+    mean = model.encoder.encoded(training[:: max(1, len(training) // 5_000)]).mean(axis=0, dtype=np.float64)
+    parts = slope * (model.encoder.encoded(points.plain)[0] - mean)
     return {name: float(parts[columns].sum()) for name, columns in model.encoder.feature_groups().items()}
 
 

@@ -92,21 +92,21 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
         X : rows as in `fit`
         level : between 0 and 1
         """
-        return self._in_units(prediction_intervals(self._fitted_model(), *self._prepared(X, level), level))
+        return self._in_units(prediction_intervals(self._fitted_model(), self._prepared(X, level), level))
 
     @property
     def left_out_(self) -> Any:
         """Predictions of the training rows by models that had not seen them."""
-        return self._in_units(self._fitted_model().left_out_by_number(self._n_given)[:, 0])
+        return self._in_units(self._fitted_model().left_out_by_number(self._n_rows)[:, 0])
 
     @property
     def score_(self) -> float:
         """R² of `left_out_`."""
         model = self._fitted_model()
-        rated = model.folds >= 0
+        rated = model.rows.folds >= 0
         if not rated.any():
             return float("nan")
-        y, weights = model.target.y[rated], model.target.weights[rated]
+        y, weights = model.rows.target.y[rated], model.rows.target.weights[rated]
         errors = np.average(np.square(model.left_out[rated, 0] - y), weights=weights)
         variance = np.average(np.square(y - np.average(y, weights=weights)), weights=weights)
         return float(1.0 - errors / variance) if variance > 0.0 else 0.0

@@ -15,7 +15,7 @@ N_NEAREST, MOST_CALIBRATED = 3, 5_000
 
 def strangeness(model: Fitted, encoded: RealArray, calibration: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """Return the share of training rows that are less strange, for each row, and the sorted distances of those."""
-    reference = model.encoder.encoded(model.plain[model.distinct_voters.places])
+    reference = model.encoder.encoded(model.rows.points.plain[model.distinct_voters.places])
     if calibration is None:
         every = max(1, -(-len(reference) // MOST_CALIBRATED))
         numbers = np.arange(len(reference))[::every]

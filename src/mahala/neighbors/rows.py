@@ -1,4 +1,4 @@
-"""What `fit` is given: weights as repeats, groups, names of rows, and rows of Dask, of which some are drawn."""
+"""Rows of a fit: weights as repeats, groups, names, and rows of Dask, of which some are drawn."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,17 +22,16 @@ def repeated(sample_weight: Any, X: Any) -> tuple[IndexArray, RealArray]:
     n = X.shape[0]
     if sample_weight is None:
         return np.arange(n), np.ones(n, dtype=np.float32)
-    given = _check_sample_weight(to_numpy(sample_weight), np.empty((n, 1)), dtype=np.float64)
-    if not ((given == 0.0) | ((given > 1e-100) & (given < 1e100))).all():
+    weights = _check_sample_weight(to_numpy(sample_weight), np.empty((n, 1)), dtype=np.float64)
+    if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
         raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
-    used = np.flatnonzero(given)
+    used = np.flatnonzero(weights)
     if not len(used):
         raise ValueError("sample_weight must be positive for at least one row, but all weights are zero")
-    whole = (given == np.rint(given)).all()
-    if whole and given.sum() <= max(MOST_REPEATS * n, FEW_REPEATED):
-        return np.repeat(np.arange(n), given.astype(np.intp)), np.ones(int(given.sum()), dtype=np.float32)
-    weights = given[used] / given[used].mean()
-    return used, np.clip(weights, 1e-6, 1e6).astype(np.float32)
+    whole = (weights == np.rint(weights)).all()
+    if whole and weights.sum() <= max(MOST_REPEATS * n, FEW_REPEATED):
+        return np.repeat(np.arange(n), weights.astype(np.intp)), np.ones(int(weights.sum()), dtype=np.float32)
+    return used, np.clip(weights[used] / weights[used].mean(), 1e-6, 1e6).astype(np.float32)
 
 
 def group_codes(groups: Any, n: int) -> IndexArray:
@@ -42,9 +41,9 @@ def group_codes(groups: Any, n: int) -> IndexArray:
     return np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1]
 
 
-def checked_names(given: Any, n: int) -> list[Any]:
+def checked_names(names: Any, n: int) -> list[Any]:
     """Return names of rows; raise ValueError unless they are texts or whole numbers that differ."""
-    names = [name.item() if isinstance(name, np.generic) else name for name in given]
+    names = [name.item() if isinstance(name, np.generic) else name for name in list(names)]
     odd = [name for name in names if not isinstance(name, str | int) or isinstance(name, bool)]
     if odd or len(names) != n:
         found = repr(odd[0]) if odd else f"{len(names)} of them"
