@@ -172,7 +172,7 @@ def test_a_metric_that_is_given_votes_in_its_own_space(tmp_path):
     model.save(tmp_path / "model.safetensors")
     np.testing.assert_allclose(mahala.load(tmp_path / "model.safetensors").predict_proba(X), model.predict_proba(X))
     with pytest.raises(
-        ValueError, match="metric must be None, a MahalanobisMetric or a fitted learner of one, got str"
+        ValueError, match="metric must be None, a MahalanobisMetric or a fitted learner of one, got 'euclidean'"
     ):
         NeighborClassifier(metric="euclidean").fit(X, y)
 

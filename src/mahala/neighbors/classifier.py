@@ -1,16 +1,18 @@
 """NeighborClassifier: classes by votes of rows under a learned metric, a linear expert and boosted trees."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from mahala.neighbors.conformal import prediction_sets
 from mahala.neighbors.model import NeighborModel
 from mahala.neighbors.reasons import Reasons
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.arrays import Array, BoolArray, FloatArray, IndexArray, RowsLike
 from mahala.support.lazily import ClassifierMixin
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.validation import check_labels, class_codes, is_chunked
@@ -82,7 +84,7 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
     [0, 0, 0]
     """
 
-    def _learn_target(self, y: Any, n_rows: int, numbers: IndexArray) -> tuple[Any, int]:
+    def _learn_target(self, y: ArrayLike, n_rows: int, numbers: IndexArray) -> tuple[IndexArray, int]:
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         labels = check_labels(y, n_rows)[numbers]
         codes = class_codes(labels, len(labels))
@@ -92,7 +94,7 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         self.classes_ = np.unique(labels).astype(dtype if getattr(dtype, "kind", "") == "U" else labels.dtype)
         return codes, len(self.classes_)
 
-    def _known_target(self, y: Any, n_rows: int) -> Any:
+    def _known_target(self, y: ArrayLike, n_rows: int) -> IndexArray:
         labels = check_labels(y, n_rows)
         known = {label: code for code, label in enumerate(self.classes_.tolist())}
         unknown = [label for label in labels.tolist() if label not in known]
@@ -100,18 +102,18 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
             raise ValueError(f"y must hold classes that fit has seen, got {unknown[0]!r}; call fit with all rows")
         return np.array([known[label] for label in labels.tolist()], dtype=np.intp)
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: RowsLike) -> FloatArray:
         """Return the probability of each class of `classes_` for each row."""
         return self._predicted(X)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: RowsLike) -> Array:
         """Return the most probable class of each row."""
         codes = self._predicted(X).argmax(axis=1)
         if is_chunked(codes):
-            return codes.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)
+            return codes.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)  # type: ignore[no-any-return]
         return np.asarray(self.classes_[codes])
 
-    def predict_set(self, X: Any, level: float = 0.9) -> BoolArray:
+    def predict_set(self, X: RowsLike, level: float = 0.9) -> BoolArray:
         """Return for each row which classes of `classes_` its prediction set holds, at least one.
 
         Sets are cross-conformal: for rows like those of `fit` they hold the true class with a probability of about
@@ -140,10 +142,10 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         right = model.left_out[rated].argmax(axis=1) == model.rows.target.y[rated]
         return float(np.average(right, weights=model.rows.target.weights[rated]))
 
-    def _labels(self, y: Any) -> Any:
+    def _labels(self, y: Array) -> Array:
         return self.classes_[y]
 
-    def _doubts(self, y: Any, predicted: FloatArray) -> FloatArray:
+    def _doubts(self, y: Array, predicted: FloatArray) -> FloatArray:
         return np.asarray(1.0 - predicted[np.arange(len(y)), y])
 
     def _reasons(self, parts: dict[str, Any]) -> Reasons:
@@ -159,9 +161,9 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         values = [value.item() if isinstance(value, np.generic) else value for value in self.classes_]
         return {"classes": values, "classes_kind": kind if kind in "biufU" else "O"}
 
-    def _set_labels(self, header: dict[str, Any]) -> None:
+    def _set_labels(self, header: Mapping[str, object]) -> None:
         values, kind = header_value(header, "classes", list), header_value(header, "classes_kind", str)
         if not values or kind not in set("biufUO"):
             raise ModelFileError("header entry 'classes' should be a list of classes")
-        dtypes: Any = {"b": bool, "i": np.int64, "u": np.uint64, "f": np.float64, "U": str, "O": object}
+        dtypes: dict[str, type] = {"b": bool, "i": np.int64, "u": np.uint64, "f": np.float64, "U": str, "O": object}
         self.classes_ = np.array(values, dtype=dtypes[kind])

@@ -1,7 +1,6 @@
 """Models in files: the rows, the maps and the lines. Trees are fitted again when they are needed, and checked."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.neighbors.fitted import Fitted, Points, Rows
 from mahala.neighbors.line import Line
 from mahala.neighbors.maps import Target
+from mahala.neighbors.rows import RowName
 from mahala.support.arrays import Arrays
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, finite_array, header_value
 from mahala.support.states import prefixed, without_prefix
@@ -40,7 +40,7 @@ def to_parts(model: Fitted) -> tuple[dict[str, object], Arrays]:
     return header, arrays
 
 
-def from_parts(header: Mapping[str, Any], arrays: Arrays, fixed_metric: MahalanobisMetric | None) -> Fitted:
+def from_parts(header: Mapping[str, object], arrays: Arrays, fixed_metric: MahalanobisMetric | None) -> Fitted:
     """Return what `to_parts` wrote; raise ModelFileError for what it cannot be."""
     encoder = Encoder.from_parts(header_value(header, "encoder", dict), without_prefix("encoder", arrays))
     n_classes, n_folds = count_value(header, "n_classes"), count_value(header, "n_folds")
@@ -78,11 +78,11 @@ def from_parts(header: Mapping[str, Any], arrays: Arrays, fixed_metric: Mahalano
     return model
 
 
-def kind_of(name: Any) -> str:
+def kind_of(name: RowName | None) -> str:
     """Return the kind of a row's name: "number", "text", or "none" for a row that was forgotten."""
     return "none" if name is None else "text" if isinstance(name, str) else "number"
 
 
-def name_from(kind: str, text: str) -> Any:
+def name_from(kind: str, text: str) -> RowName | None:
     """Return a row's name from its kind and its text."""
-    return {"none": None, "text": text}[kind] if kind != "number" else int(text)
+    return {"none": None, "text": text, "number": int(text) if kind == "number" else None}[kind]

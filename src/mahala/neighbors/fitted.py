@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from mahala.neighbors.line import Line, final_line
 from mahala.neighbors.maps import Target
 from mahala.neighbors.mixture import mixed
 from mahala.neighbors.trees import Trees
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, RowsLike, row_blocks
 
 # Rows whose predictions tell whether trees are the same.
 _DIGEST_ROWS = 50
@@ -117,7 +117,7 @@ class Fitted:
         weights = np.bincount(repeats, self.rows.target.weights).astype(np.float32)
         return Voters(first, self.voters.Z[first], self.voters.values[first], weights)
 
-    def points_of(self, X: Any) -> Points:
+    def points_of(self, X: RowsLike) -> Points:
         """Return rows of a checked table."""
         metric = self.fixed_metric
         coordinates = None if metric is None else np.asarray(metric.transform(X), dtype=np.float32)

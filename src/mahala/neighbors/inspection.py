@@ -1,8 +1,8 @@
 """Looking into a fitted model: the rows behind a prediction, strange rows, doubtful labels, weights of columns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from mahala.engine import engine_for
 from mahala.neighbors import plots
 from mahala.neighbors.fitted import Fitted
 from mahala.neighbors.reasons import Reasons, reasons_of
+from mahala.neighbors.rows import RowName
 from mahala.neighbors.strangeness import strangeness
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.arrays import Array, BoolArray, FloatArray, IndexArray, RowsLike
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import is_sparse
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Rows of which the weights of columns are computed, at most.
 _MOST_WEIGHED = 5_000
@@ -24,9 +28,9 @@ _MOST_WEIGHED = 5_000
 class Suspects(NamedTuple):
     """Training rows, their labels, what the others say, and by how much these are contradicted: the most first."""
 
-    rows: Any
-    labels: Any
-    predicted: Any
+    rows: Array
+    labels: Array
+    predicted: Array
     doubts: FloatArray
 
 
@@ -34,8 +38,8 @@ class MapPoints(NamedTuple):
     """Rows in two dimensions, their class codes or numbers, the classes, and the rows that others contradict."""
 
     points: FloatArray
-    labels: Any
-    classes: Any
+    labels: Array
+    classes: Array | None
     wrong: BoolArray
 
 
@@ -44,21 +48,21 @@ class Inspection(ABC):
 
     target_name_: str | None
     _n_rows: int
-    _names: list[Any] | None
+    _names: Sequence[RowName | None] | None
 
     @abstractmethod
     def _fitted_model(self) -> Fitted:
         """Return what was learned; raise NotFittedError before the first fit."""
 
     @abstractmethod
-    def _table(self, X: Any, *, reset: bool) -> Any:
+    def _table(self, X: RowsLike, *, reset: bool) -> Any:
         """Return checked rows."""
 
     @abstractmethod
-    def _called(self, numbers: IndexArray) -> Any:
+    def _called(self, numbers: IndexArray) -> Array:
         """Return the names of training rows, or their numbers if they have none."""
 
-    def neighbors(self, X: Any, k: int = 5) -> tuple[Any, FloatArray]:
+    def neighbors(self, X: RowsLike, k: int = 5) -> tuple[Array, FloatArray]:
         """Return the training rows with the largest shares of the votes for each row, and these shares.
 
         Parameters
@@ -78,7 +82,7 @@ class Inspection(ABC):
         places, shares = leading_votes(Z, voters.Z, min(int(k), len(voters.Z)), voters.weights)
         return self._called(model.rows.numbers[voters.places[places]]), shares.astype(np.float64)
 
-    def explain(self, x: Any, k: int = 5) -> Reasons:
+    def explain(self, x: RowsLike, k: int = 5) -> Reasons:
         """Return why the prediction for one row is what it is; print it, show it in a notebook, or call its `plot`.
 
         Parameters
@@ -86,13 +90,13 @@ class Inspection(ABC):
         x : a row, as a data frame or array of one row
         k : how many of the rows that voted are named
         """
-        x = np.asarray(x)[np.newaxis] if not is_frame(x) and not is_sparse(x) and np.ndim(x) == 1 else x
+        x = np.asarray(x)[np.newaxis] if not is_frame(x) and not is_sparse(x) and np.asarray(x).ndim == 1 else x
         X = self._table(x, reset=False)
         if X.shape[0] != 1:
             raise ValueError(f"x must be one row, got {X.shape[0]}: use explain_each")
         return next(self.explain_each(X, k))
 
-    def explain_each(self, X: Any, k: int = 5, rows: Iterable[int] | None = None) -> Iterator[Reasons]:
+    def explain_each(self, X: RowsLike, k: int = 5, rows: Iterable[int] | None = None) -> Iterator[Reasons]:
         """Return an iterator of what `explain` says of each row.
 
         Parameters
@@ -115,7 +119,7 @@ class Inspection(ABC):
 
         return map(reasons, range(len(points.plain)) if rows is None else rows)
 
-    def strangeness(self, X: Any) -> FloatArray:
+    def strangeness(self, X: RowsLike) -> FloatArray:
         """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
 
         Of rows like those of `fit`, one in twenty has a value above 0.95; a row unlike anything seen is near 1. The
@@ -132,7 +136,7 @@ class Inspection(ABC):
             result, self._calibration = strangeness(model, encoded, vars(self).get("_calibration"))
         return result
 
-    def duplicates(self) -> list[Any]:
+    def duplicates(self) -> list[Array]:
         """Return groups of training rows that are equal in all columns, by number or name: a list of arrays."""
         model = self._fitted_model()
         places = model.distinct_voters.places
@@ -190,7 +194,7 @@ class Inspection(ABC):
         classes = getattr(self, "classes_", None)
         return MapPoints(points, y if classes is not None else self._labels(y), classes, wrong)
 
-    def left_out_pairs(self) -> tuple[Any, FloatArray]:
+    def left_out_pairs(self) -> tuple[Array, FloatArray]:
         """Return true and predicted numbers of rows left out, or whether predictions are right and how probable."""
         model = self._fitted_model()
         rated = model.rows.folds >= 0
@@ -204,15 +208,15 @@ class Inspection(ABC):
         """Whether classes are predicted, not numbers."""
         return hasattr(self, "classes_")
 
-    def plot_map(self, ax: Any = None) -> Any:
+    def plot_map(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the training rows in two learned dimensions; return Matplotlib's axes."""
         return plots.plot_map(self, ax)
 
-    def plot_weights(self, ax: Any = None) -> Any:
+    def plot_weights(self, ax: "Axes | None" = None) -> "Axes":
         """Draw how much each column counts in distances; return Matplotlib's axes."""
         return plots.plot_weights(self, ax)
 
-    def plot_predictions(self, ax: Any = None, level: float = 0.9) -> Any:
+    def plot_predictions(self, ax: "Axes | None" = None, level: float = 0.9) -> "Axes":
         """Draw left-out predictions beside the truth, with a band that holds a share `level`; return Matplotlib's axes.
 
         Of a classifier it is the calibration: how often the predicted class is right, by its probability.
@@ -220,11 +224,11 @@ class Inspection(ABC):
         return plots.plot_predictions(self, ax, level)
 
     @abstractmethod
-    def _labels(self, y: Any) -> Any:
+    def _labels(self, y: Array) -> Array:
         """Return class codes or standardised numbers as `fit` got them."""
 
     @abstractmethod
-    def _doubts(self, y: Any, predicted: FloatArray) -> FloatArray:
+    def _doubts(self, y: Array, predicted: FloatArray) -> FloatArray:
         """Return how much left-out predictions contradict labels, from 0 to 1."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from mahala.compiled.sums.vote_sums import Votes
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine import machine_engine
 from mahala.engine.engine import MachineEngine
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import Array, FloatArray, IndexArray, Places, RealArray
 from mahala.support.lazily import linalg
 from mahala.support.limits import out_of_time
 
@@ -37,24 +37,24 @@ LEAST = 1e-4
 class Target(NamedTuple):
     """What rows vote for: numbers y, standardised, or class codes of 0..n_classes - 1; and the weights of rows."""
 
-    y: Any
+    y: Array
     weights: RealArray
     n_classes: int  # 0 for numbers
 
-    def values(self, rows: Any = slice(None)) -> RealArray:
+    def values(self, rows: Places = slice(None)) -> RealArray:
         """Return what rows vote with: a column of numbers, or 0/1 columns of classes."""
         if not self.n_classes:
             return np.asarray(self.y[rows], dtype=np.float32)[:, np.newaxis]
         return np.asarray(np.eye(self.n_classes, dtype=np.float32)[self.y[rows]])
 
-    def losses(self, predicted: RealArray, rows: Any = slice(None)) -> FloatArray:
+    def losses(self, predicted: RealArray, rows: Places = slice(None)) -> FloatArray:
         """Return the loss of each row, given what is predicted for it: log loss or squared error."""
         if not self.n_classes:
             return np.asarray(np.square(predicted[:, 0].astype(np.float64) - self.y[rows]))
         right = predicted[np.arange(len(predicted)), self.y[rows]].astype(np.float64)
         return np.asarray(-np.log(np.maximum(right, LEAST)))
 
-    def part(self, rows: Any) -> "Target":
+    def part(self, rows: Places) -> "Target":
         """Return the target of some rows."""
         return Target(self.y[rows], self.weights[rows], self.n_classes)
 
@@ -103,7 +103,7 @@ class MapFit(NamedTuple):
         descend(start, best, tick)
         return best.map
 
-    def votes(self, L: RealArray, voters: Any = slice(None)) -> RealArray:
+    def votes(self, L: RealArray, voters: Places = slice(None)) -> RealArray:
         """Return what the part, or some rows of it, votes for the rest."""
         Z = product(self.others, L.T)
         given = self.target.values(voters), self.target.weights[voters]

@@ -1,17 +1,18 @@
 """The base of NeighborClassifier and NeighborRegressor: validation, fit, prediction, rows that come and go, files."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_array, validate_data
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import validate_data
 
 from mahala.data.columns.cells import TableDecimal
-from mahala.data.columns.values import is_frame
+from mahala.data.columns.values import checked_table, is_frame, names_of
 from mahala.data.encoding import Encoder
 from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
@@ -20,16 +21,29 @@ from mahala.neighbors.fitted import EXPERTS, Fitted, Points, Rows
 from mahala.neighbors.inspection import Inspection
 from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Settings, learn
 from mahala.neighbors.maps import Target
-from mahala.neighbors.rows import checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
+from mahala.neighbors.rows import RowName, checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
 from mahala.saved_estimator import SavedEstimator
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
+from mahala.support.arrays import Array, Arrays, FloatArray, IndexArray, RealArray, RowsLike
 from mahala.support.display import progress_bar
 from mahala.support.limits import one_blas_thread, time_limit
 from mahala.support.locking import all_or_nothing, one_at_a_time
 from mahala.support.model_files import ModelFileError, count_value, header_value
-from mahala.support.parameters import Count, Fraction, Positive, Seed, check_params, check_seed, check_value
+from mahala.support.parameters import Count, Fraction, Positive, Seed, Where, check_params, check_seed, check_value
 from mahala.support.states import prefixed
 from mahala.support.validation import is_chunked, to_numpy
+
+
+def _metric_of(value: object) -> object:
+    return getattr(value, "metric_", value)
+
+
+FixedMetric = Annotated[
+    object,
+    Where(
+        lambda value: value is None or isinstance(_metric_of(value), MahalanobisMetric),
+        "None, a MahalanobisMetric or a fitted learner of one",
+    ),
+]
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +55,7 @@ class NeighborModel(Inspection, SavedEstimator):
     n_bins: Count = 8
     linear: Literal["auto"] | bool = "auto"
     trees: Literal["auto"] | bool = "auto"
-    metric: Any = None
+    metric: FixedMetric = None
     identifiers: Literal["drop", "keep"] = "drop"
     decimal: TableDecimal = "auto"
     max_seconds: Positive | None = None
@@ -49,11 +63,13 @@ class NeighborModel(Inspection, SavedEstimator):
     random_state: Seed = 0
 
     @abstractmethod
-    def _learn_target(self, y: Any, n_rows: int, numbers: IndexArray) -> tuple[Any, int]:
+    def _learn_target(self, y: ArrayLike, n_rows: int, numbers: IndexArray) -> tuple[Array, int]:
         """Return class codes of rows and the number of classes, or standardised numbers and 0; learn the values."""
 
     @one_at_a_time
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Learn from a table.
 
         Parameters
@@ -74,7 +90,7 @@ class NeighborModel(Inspection, SavedEstimator):
             raise interrupt
         return self
 
-    def _fit_drawn(self, X: Any, *by_row: Any) -> Self:
+    def _fit_drawn(self, X: RowsLike, *by_row: ArrayLike | None) -> Self:
         """Fit to rows that are drawn from those of Dask, if they are many; their numbers are those in X."""
         drawn = drawn_rows(X, by_row, MOST_LEARNED)
         self.fit(drawn.X, *drawn.by_row)
@@ -84,26 +100,28 @@ class NeighborModel(Inspection, SavedEstimator):
         self._names = None
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BaseException | None:
+    def _fit(
+        self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
+    ) -> BaseException | None:
         """Fit; return the Ctrl-C that ended it early, if any."""
-        X = self._table(X, reset=True)
-        n = X.shape[0]
+        table = self._table(X, reset=True)
+        n = table.shape[0]
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        numbers, weights = repeated(sample_weight, X)
+        numbers, weights = repeated(sample_weight, n)
         name = getattr(y, "name", None)
         self.target_name_ = None if name is None else str(name)
-        y, n_classes = self._learn_target(to_numpy(y), n, numbers)
+        values, n_classes = self._learn_target(to_numpy(y), n, numbers)
         codes = None if groups is None else group_codes(groups, n)[numbers]
         seed = int(check_seed(self.random_state).randint(2**31))
         encoder = Encoder(int(self.n_bins), self.identifiers, self.decimal)
-        plain = encoder.fit(X, numbers, seed)
+        plain = encoder.fit(table, numbers, seed)
         metric = self._fixed_metric()
-        coordinates = None if metric is None else np.asarray(metric.transform(X), dtype=np.float32)[numbers]
-        target, folds = Target(y, weights, n_classes), np.full(len(numbers), -1)
+        coordinates = None if metric is None else np.asarray(metric.transform(table), dtype=np.float32)[numbers]
+        target, folds = Target(values, weights, n_classes), np.full(len(numbers), -1)
         rows = Rows(Points(plain, coordinates), target, numbers, codes, folds)
         interrupt = self._learn(rows, encoder, metric, seed)
-        self._names, self._n_rows = row_names(X, n), n
+        self._names, self._n_rows = row_names(table, n), n
         return interrupt
 
     def _learn(
@@ -134,7 +152,7 @@ class NeighborModel(Inspection, SavedEstimator):
         return self
 
     @one_at_a_time
-    def name_rows(self, names: Any) -> Self:
+    def name_rows(self, names: Iterable[RowName]) -> Self:
         """Give names to the training rows, as the index of a data frame of pandas does in `fit`.
 
         Parameters
@@ -146,7 +164,7 @@ class NeighborModel(Inspection, SavedEstimator):
         return self
 
     @property
-    def rows_(self) -> Any:
+    def rows_(self) -> Array:
         """The training rows that vote, by number or name."""
         return self._called(np.unique(self._fitted_model().rows.numbers))
 
@@ -159,7 +177,9 @@ class NeighborModel(Inspection, SavedEstimator):
         return folds
 
     @one_at_a_time
-    def add(self, X: Any, y: Any, sample_weight: Any = None, names: Any = None) -> Self:
+    def add(
+        self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None = None, names: Iterable[RowName] | None = None
+    ) -> Self:
         """Let more rows vote, from the next call on; the metric, the line and the trees learn from them in `refit`.
 
         The rows get the next numbers, or the names that a data frame of pandas gives them.
@@ -170,11 +190,11 @@ class NeighborModel(Inspection, SavedEstimator):
         names : texts or whole numbers by which the rows are called, default=None
         """
         self._check_fitted()
-        X, model = self._table(X, reset=False), self._model
-        n = X.shape[0]
-        y = self._known_target(to_numpy(y), n)
-        numbers, weights = repeated(sample_weight, X)
-        names = row_names(X, n) if names is None else checked_names(names, n)
+        table, model = self._table(X, reset=False), self._fitted_model()
+        n = table.shape[0]
+        values = self._known_target(to_numpy(y), n)
+        numbers, weights = repeated(sample_weight, n)
+        names = row_names(table, n) if names is None else checked_names(names, n)
         if self._names is not None or names is not None:
             before = list(range(self._n_rows)) if self._names is None else self._names
             after = names if names is not None else list(range(len(before), len(before) + n))
@@ -182,14 +202,14 @@ class NeighborModel(Inspection, SavedEstimator):
             if twice:
                 raise ValueError(f"X must name new rows, but {next(iter(twice))!r} is there: forget it first")
             self._names = [*before, *after]
-        target = Target(y[numbers], weights, model.rows.target.n_classes)
-        self._model = model.with_rows(model.points_of(X).part(numbers), target, numbers + self._n_rows)
+        target = Target(values[numbers], weights, model.rows.target.n_classes)
+        self._model = model.with_rows(model.points_of(table).part(numbers), target, numbers + self._n_rows)
         self._n_rows += n
         self._forget_cached()
         return self
 
     @one_at_a_time
-    def forget(self, rows: Any) -> Self:
+    def forget(self, rows: RowName | Iterable[RowName]) -> Self:
         """Remove training rows: they do not vote from the next call on, and are in no file that is saved after.
 
         The line and the trees are fitted again to the rest. The metric and the weights of the experts were learned from
@@ -212,26 +232,26 @@ class NeighborModel(Inspection, SavedEstimator):
         self._forget_cached()
         return self
 
-    def _limit(self) -> AbstractContextManager[Any]:
+    def _limit(self) -> AbstractContextManager[object]:
         """A context of at most `max_seconds`; without them, a limit around the fit stays."""
         return nullcontext() if self.max_seconds is None else time_limit(self.max_seconds)
 
-    def _numbers_of(self, rows: Any) -> IndexArray:
+    def _numbers_of(self, rows: RowName | Iterable[RowName]) -> IndexArray:
         """Return the numbers of training rows that are given by number or name; raise ValueError for others."""
-        given = [rows] if isinstance(rows, str) or not hasattr(rows, "__iter__") else list(rows)
-        given = [row.item() if isinstance(row, np.generic) else row for row in given]
+        named = [rows] if isinstance(rows, str) or not hasattr(rows, "__iter__") else list(rows)
+        named = [row.item() if isinstance(row, np.generic) else row for row in named]
         there = set(self._model.rows.numbers.tolist())
         if self._names is None:
-            known: Any = {number: number for number in there}
+            known: dict[RowName | None, int] = {number: number for number in there}
         else:
             known = {self._names[number]: number for number in there}
-        unknown = [row for row in given if row not in known]
+        unknown = [row for row in named if row not in known]
         if unknown:
             kind = "numbers" if self._names is None else "names"
             raise ValueError(f"rows must be {kind} of training rows, got {unknown[0]!r}, which is none")
-        return np.array([known[row] for row in given], dtype=np.intp)
+        return np.array([known[row] for row in named], dtype=np.intp)
 
-    def _called(self, numbers: IndexArray) -> Any:
+    def _called(self, numbers: IndexArray) -> Array:
         """Return the names of training rows, or their numbers if they have none."""
         if self._names is None:
             return np.asarray(numbers)
@@ -240,34 +260,21 @@ class NeighborModel(Inspection, SavedEstimator):
         return names.reshape(numbers.shape)
 
     def _fixed_metric(self) -> MahalanobisMetric | None:
-        """Return the metric of the parameter `metric`, or None; raise for what has none."""
-        if self.metric is None:
-            return None
-        metric = getattr(self.metric, "metric_", self.metric)
-        if not isinstance(metric, MahalanobisMetric):
-            expected = "None, a MahalanobisMetric or a fitted learner of one"
-            state = " that is not fitted" if hasattr(self.metric, "fit") else ""
-            raise ValueError(f"metric must be {expected}, got {type(self.metric).__name__}{state}")
-        return metric
+        """Return the metric of the parameter `metric`, or None."""
+        metric = _metric_of(self.metric)
+        return metric if isinstance(metric, MahalanobisMetric) else None
 
-    def _table(self, X: Any, *, reset: bool) -> Any:
+    def _table(self, X: RowsLike, *, reset: bool) -> Any:
         """Return a data frame, array or CSR matrix that was checked; learn its columns, or compare them."""
-        if hasattr(X, "collect") and type(X).__module__.startswith("polars"):
-            X = X.collect()
-        if is_frame(X):
+        takes_frames = not reset and self._fitted_model().encoder.table is not None
+        if takes_frames or is_frame(X):
+            table = checked_table(X)
             if reset:
-                names = [str(name) for name in X.columns]
-                self.feature_names_in_, self.n_features_in_ = np.array(names, dtype=object), len(names)
-            elif self._fitted_model().encoder.table is None:
+                self.feature_names_in_ = np.array(names_of(table), dtype=object)
+                self.n_features_in_ = len(self.feature_names_in_)
+            elif not takes_frames:
                 raise ValueError("X must be an array of numbers as in fit, got a data frame")
-            return X
-        if not reset and self._fitted_model().encoder.table is not None:
-            if getattr(X, "ndim", 2) == 1 or not hasattr(X, "shape"):
-                X = check_array(X, dtype=None, ensure_all_finite=False)
-            if X.shape[1] != self.n_features_in_:
-                expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
-                raise ValueError(f"X has {X.shape[1]} features, but {expected}")
-            return X
+            return table  # whose columns the encoder compares
         return validate_data(
             self, to_numpy(X), reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan"
         )
@@ -276,7 +283,7 @@ class NeighborModel(Inspection, SavedEstimator):
         self._check_fitted()
         return self._model  # type: ignore[no-any-return]
 
-    def _predicted(self, X: Any) -> FloatArray:
+    def _predicted(self, X: RowsLike) -> FloatArray:
         """Return the probabilities of classes, or the standardised numbers in a column; of Dask not computed yet."""
         model = self._fitted_model()
         if is_chunked(X):
@@ -309,14 +316,14 @@ class NeighborModel(Inspection, SavedEstimator):
         return tags
 
     @abstractmethod
-    def _known_target(self, y: Any, n_rows: int) -> Any:
+    def _known_target(self, y: ArrayLike, n_rows: int) -> Array:
         """Return labels in the form of those of `fit`; raise ValueError for others."""
 
     def _forget_cached(self) -> None:
         for name in ("metric_", "_calibration"):
             vars(self).pop(name, None)
 
-    def _prepared(self, X: Any, level: float) -> Points:
+    def _prepared(self, X: RowsLike, level: float) -> Points:
         """Return rows of which sets or intervals of a level are asked."""
         self._check_fitted()
         check_value(level, "level", Fraction)
@@ -331,7 +338,7 @@ class NeighborModel(Inspection, SavedEstimator):
         header |= {"names": names, "n_rows": self._n_rows, "target_name": self.target_name_}
         return header | self._get_labels(), arrays
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def _set_state(self, header: Mapping[str, object], arrays: Arrays) -> None:
         check_params(self)
         names = header_value(header, "names", list, type(None))
         self._names = None if names is None else [name_from(kind, text) for kind, text in names]
@@ -344,8 +351,8 @@ class NeighborModel(Inspection, SavedEstimator):
 
     def _parts(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._parts()
-        if self.metric is not None:  # a learner is stored as its metric, which is all that is used of it
-            parts, metric_arrays = self._fixed_metric().to_parts()  # type: ignore[union-attr]
+        if (metric := self._fixed_metric()) is not None:  # a learner is stored as its metric, all that is used of it
+            parts, metric_arrays = metric.to_parts()
             header["params"]["metric"] = {"metric": parts}  # type: ignore[index]
             arrays |= prefixed("metric", metric_arrays)
         return header, arrays
@@ -355,5 +362,5 @@ class NeighborModel(Inspection, SavedEstimator):
         """Return what is known of labels as entries of a header."""
 
     @abstractmethod
-    def _set_labels(self, header: dict[str, Any]) -> None:
+    def _set_labels(self, header: Mapping[str, object]) -> None:
         """Restore what `_get_labels` returned."""

@@ -4,7 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mahala.support.arrays import Array, FloatArray
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from mahala.neighbors.inspection import Inspection
     from mahala.neighbors.reasons import Reasons
 
@@ -13,7 +17,7 @@ _MOST_BARS, _MOST_CLASSES, _MOST_POINTS = 15, 10, 5_000
 _BLUE, _RED, _GREY = "#2563a8", "#c0392b", "#8a8f98"
 
 
-def axes(ax: Any = None, width: float = 6.0, height: float = 4.0) -> Any:
+def axes(ax: "Axes | None" = None, width: float = 6.0, height: float = 4.0) -> "Axes":
     """Return the axes, or those of a new figure."""
     if ax is not None:
         return ax
@@ -24,7 +28,7 @@ def axes(ax: Any = None, width: float = 6.0, height: float = 4.0) -> Any:
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def bars(ax: Any, values: dict[str, float], form: str) -> None:
+def bars(ax: "Axes", values: dict[str, float], form: str) -> None:
     """Draw horizontal bars of the largest values, the largest on top, with numbers at their ends."""
     shown = sorted(values.items(), key=lambda pair: -abs(pair[1]))[:_MOST_BARS][::-1]
     names, lengths = [name if len(name) <= 30 else f"{name[:29]}…" for name, _ in shown], [value for _, value in shown]
@@ -37,7 +41,7 @@ def bars(ax: Any, values: dict[str, float], form: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def plot_reasons(reasons: "Reasons", ax: Any = None) -> Any:
+def plot_reasons(reasons: "Reasons", ax: "Axes | None" = None) -> "Axes":
     """Draw what sets one row apart from others, as shares of the columns, under a headline with the prediction."""
     ax = axes(ax)
     bars(ax, {name: value for name, value in reasons.columns.items() if abs(value) >= 0.005}, ".0%")
@@ -46,7 +50,7 @@ def plot_reasons(reasons: "Reasons", ax: Any = None) -> Any:
     return ax
 
 
-def plot_weights(model: "Inspection", ax: Any = None) -> Any:
+def plot_weights(model: "Inspection", ax: "Axes | None" = None) -> "Axes":
     """Draw the share of each column in the mean squared distance of two training rows."""
     ax = axes(ax)
     bars(ax, model.column_weights(), ".0%")
@@ -54,7 +58,7 @@ def plot_weights(model: "Inspection", ax: Any = None) -> Any:
     return ax
 
 
-def plot_map(model: "Inspection", ax: Any = None) -> Any:
+def plot_map(model: "Inspection", ax: "Axes | None" = None) -> "Axes":
     """Draw the training rows in the two leading directions of the metric; those that others contradict are ringed."""
     ax = axes(ax, 6.5, 5.0)
     at = model.map_points()
@@ -76,14 +80,14 @@ def plot_map(model: "Inspection", ax: Any = None) -> Any:
         label = "wrong when left out" if at.classes is not None else "far off when left out"
         ax.scatter(x[wrong], y[wrong], s=45, facecolors="none", edgecolors=_RED, linewidths=0.9, label=label)
     if at.classes is not None or wrong.any():
-        beside = {} if at.classes is None else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        beside: dict[str, Any] = {} if at.classes is None else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         ax.legend(fontsize="small", frameon=False, **beside)
     ax.set(title="Training rows under the learned metric", xlabel="first direction", ylabel="second direction")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def plot_predictions(model: "Inspection", ax: Any = None, level: float = 0.9) -> Any:
+def plot_predictions(model: "Inspection", ax: "Axes | None" = None, level: float = 0.9) -> "Axes":
     """Draw left-out predictions beside the truth: numbers with a band, or the calibration of classes."""
     ax = axes(ax, 5.0, 5.0)
     truth, predicted = model.left_out_pairs()
@@ -104,7 +108,7 @@ def plot_predictions(model: "Inspection", ax: Any = None, level: float = 0.9) ->
     return ax
 
 
-def _calibration(ax: Any, right: Any, probabilities: Any) -> None:
+def _calibration(ax: "Axes", right: Array, probabilities: FloatArray) -> None:
     """Draw how often the most probable class is right, by its probability, in ten groups of as many rows."""
     order = np.argsort(probabilities, kind="stable")
     groups = [part for part in np.array_split(order, min(10, max(1, len(order) // 10))) if len(part)]

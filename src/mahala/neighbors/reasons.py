@@ -1,15 +1,20 @@
 """Why a prediction is what it is: the rows that voted, the columns that set others apart, the line, the experts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mahala.compiled.sums.vote_sums import leading_votes
 from mahala.neighbors.fitted import EXPERTS, Fitted, Points
 from mahala.neighbors.mixture import mixed
-from mahala.support.arrays import RealArray
+from mahala.neighbors.rows import RowName
+from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.display import as_table, paragraph, text_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Nearest rows of another class, with which a row is compared.
 _OTHERS = 5
@@ -34,14 +39,14 @@ class Reasons:
     other : the class of the nearest rows of another class, or None
     """
 
-    prediction: Any
+    prediction: object
     probability: float | None
-    rows: list[tuple[Any, Any, float]]
+    rows: list[tuple[RowName, object, float]]
     columns: dict[str, float]
     line: dict[str, float]
     experts: dict[str, float]
     weights: dict[str, float]
-    other: Any
+    other: object
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -83,14 +88,20 @@ class Reasons:
         table = as_table(["row", "label", "share of the votes"], self._row_cells())
         return f"{paragraph(self._headline(), bold=True)}{sentences}{table}"
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the shares of the columns in the distance to rows that say something else; return Matplotlib's axes."""
         from mahala.neighbors.plots import plot_reasons
 
         return plot_reasons(self, ax)
 
 
-def reasons_of(model: Fitted, points: Points, k: int, names: Any, labels: Any) -> dict[str, Any]:
+def reasons_of(
+    model: Fitted,
+    points: Points,
+    k: int,
+    names: Callable[[IndexArray], list[RowName]],
+    labels: Callable[[IndexArray], list[object]],
+) -> dict[str, Any]:
     """Return the parts of `Reasons` of one row, with numbers in the model's units.
 
     names, labels : functions of places of rows that return what they are called and what is known of them
@@ -120,7 +131,7 @@ def reasons_of(model: Fitted, points: Points, k: int, names: Any, labels: Any) -
     }
 
 
-def _others(model: Fitted, Z: RealArray, predicted: int | None, number: float) -> tuple[Any, int | None] | None:
+def _others(model: Fitted, Z: RealArray, predicted: int | None, number: float) -> tuple[IndexArray, int | None] | None:
     """Return the places of the nearest rows that say something else, and the code of their most frequent class."""
     voters = model.distinct_voters
     y = model.rows.target.y[voters.places]
@@ -134,7 +145,7 @@ def _others(model: Fitted, Z: RealArray, predicted: int | None, number: float) -
     return voters.places[chosen], code
 
 
-def _column_shares(model: Fitted, points: Points, places: Any) -> dict[str, float]:
+def _column_shares(model: Fitted, points: Points, places: IndexArray) -> dict[str, float]:
     """Return the share of each column in the squared distances from a row to others; they sum to 1."""
     if points.coordinates is not None:
         return {}
@@ -165,6 +176,6 @@ def _largest(values: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(values.items(), key=lambda pair: -abs(pair[1]))[:_SHOWN]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,16 +1,18 @@
 """NeighborRegressor: numbers by votes of rows under a learned metric, a linear expert and boosted trees."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 
 from mahala.neighbors.conformal import prediction_intervals
 from mahala.neighbors.model import NeighborModel
 from mahala.neighbors.reasons import Reasons
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import Array, FloatArray, IndexArray, RowsLike
 from mahala.support.model_files import number_value
 from mahala.support.validation import is_chunked
 
@@ -54,33 +56,33 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
     (3, 2)
     """
 
-    def _learn_target(self, y: Any, n_rows: int, numbers: IndexArray) -> tuple[Any, int]:
+    def _learn_target(self, y: ArrayLike, n_rows: int, numbers: IndexArray) -> tuple[FloatArray, int]:
         y = self._numbers(y, n_rows)[numbers]
         in_order = np.sort(y)  # so that sums do not depend on the order of rows
         self._center = float(in_order.mean())
         self._unit = float(in_order.std()) or 1.0
         return (y - self._center) / self._unit, 0
 
-    def _known_target(self, y: Any, n_rows: int) -> Any:
+    def _known_target(self, y: ArrayLike, n_rows: int) -> FloatArray:
         return (self._numbers(y, n_rows) - self._center) / self._unit
 
-    def _numbers(self, y: Any, n_rows: int) -> FloatArray:
+    def _numbers(self, y: ArrayLike, n_rows: int) -> FloatArray:
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         try:
-            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+            numbers = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
         except ValueError as error:
             if "convert" not in str(error):
                 raise
             raise ValueError(f"y must hold numbers, for classes use NeighborClassifier: {error}") from error
-        if y.ndim != 1 or len(y) != n_rows:
-            raise ValueError(f"y must be 1-D with a number for each of the {n_rows} rows, got shape {y.shape}")
-        return np.asarray(y)
+        if numbers.ndim != 1 or len(numbers) != n_rows:
+            raise ValueError(f"y must be 1-D with a number for each of the {n_rows} rows, got shape {numbers.shape}")
+        return numbers
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: RowsLike) -> FloatArray:
         """Return the predicted number of each row."""
         return self._in_units(self._predicted(X)[:, 0])
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> Any:
+    def predict_interval(self, X: RowsLike, level: float = 0.9) -> FloatArray:
         """Return the lower and the upper end of an interval for each row.
 
         Intervals are those of CV+: for rows like those of `fit` they hold the true number with a probability of about
@@ -95,7 +97,7 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
         return self._in_units(prediction_intervals(self._fitted_model(), self._prepared(X, level), level))
 
     @property
-    def left_out_(self) -> Any:
+    def left_out_(self) -> FloatArray:
         """Predictions of the training rows by models that had not seen them."""
         return self._in_units(self._fitted_model().left_out_by_number(self._n_rows)[:, 0])
 
@@ -111,13 +113,13 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
         variance = np.average(np.square(y - np.average(y, weights=weights)), weights=weights)
         return float(1.0 - errors / variance) if variance > 0.0 else 0.0
 
-    def _in_units(self, values: Any) -> Any:
+    def _in_units(self, values: Array) -> FloatArray:
         return self._center + self._unit * (values if is_chunked(values) else np.asarray(values, dtype=np.float64))
 
-    def _labels(self, y: Any) -> Any:
+    def _labels(self, y: Array) -> Array:
         return self._in_units(y)
 
-    def _doubts(self, y: Any, predicted: FloatArray) -> FloatArray:
+    def _doubts(self, y: Array, predicted: FloatArray) -> FloatArray:
         errors = np.abs(predicted[:, 0] - y)
         return np.asarray(errors / (errors + (float(np.median(errors)) or 1.0)))
 
@@ -130,5 +132,5 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
     def _get_labels(self) -> dict[str, object]:
         return {"center": self._center, "unit": self._unit}
 
-    def _set_labels(self, header: dict[str, Any]) -> None:
+    def _set_labels(self, header: Mapping[str, object]) -> None:
         self._center, self._unit = number_value(header, "center"), number_value(header, "unit", 0.0)

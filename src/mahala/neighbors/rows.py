@@ -1,25 +1,26 @@
 """Rows of a fit: weights as repeats, groups, names, and rows of Dask, of which some are drawn."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight
 
 from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import computed
-from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.arrays import IndexArray, RealArray, RowsLike
 from mahala.support.lazily import dask
 from mahala.support.validation import is_chunked, to_numpy
 
+RowName = str | int
 # Whole numbers as weights repeat rows, up to so many times the rows or in all.
 MOST_REPEATS, FEW_REPEATED = 4, 10_000
 
 
-def repeated(sample_weight: Any, X: Any) -> tuple[IndexArray, RealArray]:
+def repeated(sample_weight: ArrayLike | None, n: int) -> tuple[IndexArray, RealArray]:
     """Return the numbers of the rows of positive weight, as often as whole weights say, and what remains of weights."""
-    n = X.shape[0]
     if sample_weight is None:
         return np.arange(n), np.ones(n, dtype=np.float32)
     weights = _check_sample_weight(to_numpy(sample_weight), np.empty((n, 1)), dtype=np.float64)
@@ -34,27 +35,28 @@ def repeated(sample_weight: Any, X: Any) -> tuple[IndexArray, RealArray]:
     return used, np.clip(weights[used] / weights[used].mean(), 1e-6, 1e6).astype(np.float32)
 
 
-def group_codes(groups: Any, n: int) -> IndexArray:
+def group_codes(groups: ArrayLike, n: int) -> IndexArray:
     values = np.asarray(to_numpy(groups))
     if values.ndim != 1 or len(values) != n:
         raise ValueError(f"groups must be 1-D with a group for each of the {n} rows, got shape {values.shape}")
     return np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1]
 
 
-def checked_names(names: Any, n: int) -> list[Any]:
+def checked_names(names: Iterable[object], n: int) -> list[RowName]:
     """Return names of rows; raise ValueError unless they are texts or whole numbers that differ."""
     names = [name.item() if isinstance(name, np.generic) else name for name in list(names)]
-    odd = [name for name in names if not isinstance(name, str | int) or isinstance(name, bool)]
-    if odd or len(names) != n:
+    texts = [name for name in names if isinstance(name, str | int) and not isinstance(name, bool)]
+    if len(texts) != n or len(names) != n:
+        odd = [name for name in names if name not in texts]
         found = repr(odd[0]) if odd else f"{len(names)} of them"
         raise ValueError(f"names must be texts or whole numbers, one for each of the {n} rows, got {found}")
-    if len(set(names)) < n:
-        twice = Counter(names).most_common(1)[0][0]
+    if len(set(texts)) < n:
+        twice = Counter(texts).most_common(1)[0][0]
         raise ValueError(f"names must differ, but {twice!r} is there twice")
-    return names
+    return texts
 
 
-def row_names(X: Any, n: int) -> list[Any] | None:
+def row_names(X: RowsLike, n: int) -> list[RowName] | None:
     """Return the names of the rows of a data frame of pandas, or None if they are numbers from 0, or not distinct."""
     index = getattr(X, "index", None)
     if not is_frame(X) or index is None:

@@ -6,20 +6,30 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-Arrays = dict[str, NDArray[Any]]  # of a model file, by name
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
+
+    # What public methods take as rows: arrays, lists, data frames, tensors and rows of Dask are like arrays.
+    RowsLike = ArrayLike | sparray | spmatrix
+else:
+    RowsLike = ArrayLike
+
+Array = NDArray[Any]  # of values of any type
+Arrays = dict[str, Array]  # of a model file, by name
 FloatArray = NDArray[np.float64]
-RealArray = NDArray[Any]  # float32 or float64
+RealArray = Array  # float32 or float64
 IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.intp]
 SignArray = NDArray[np.int8]  # +1 and -1
 BoolArray = NDArray[np.bool_]
+Places = slice | IndexArray  # of rows
 
-A = TypeVar("A", bound=NDArray[Any])
+A = TypeVar("A", bound=Array)
 
 # Bytes of the float64 rows that are in work at a time.
 BLOCK_BYTES = 2**25
