@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils import check_array, check_random_state
 
+from mahala.compat.metric_learn._util import Random
 from mahala.compat.metric_learn.exceptions import NonPSDError
 from mahala.support.arrays import FloatArray
 
@@ -57,7 +58,7 @@ def _initialize_components(
     X: FloatArray,
     y: Any = None,
     init: Any = "auto",
-    random_state: Any = None,
+    random_state: Random = None,
     has_classes: bool = True,
 ) -> FloatArray:
     """Return the first linear map."""
@@ -107,7 +108,7 @@ def _auto_select_init(has_classes: bool, n_features: int, n_samples: int, n_comp
 def _initialize_metric_mahalanobis(
     input: FloatArray,
     init: Any = "identity",
-    random_state: Any = None,
+    random_state: Random = None,
     return_inverse: bool = False,
     strict_pd: bool = False,
     matrix_name: str = "matrix",

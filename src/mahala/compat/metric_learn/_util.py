@@ -5,10 +5,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from sklearn.utils import check_array, check_X_y
 
 from mahala.compat.metric_learn.exceptions import PreprocessorError
+from mahala.support.arrays import Array, IndexArray
 
+Random = int | np.random.RandomState | None
 Preprocessor = Callable[[Any], Any] | None
 
 # What is expected of points and of tuples, without and with a preprocessor.
@@ -26,16 +29,16 @@ class ArrayIndexer:
     def __init__(self, X: Any) -> None:
         self.X = _loosely_checked(X)
 
-    def __call__(self, indices: Any) -> Any:
+    def __call__(self, indices: IndexArray) -> Any:
         return self.X[indices]
 
 
-def make_name(estimator: Any) -> str | None:
+def make_name(estimator: object) -> str | None:
     """Return the name of an estimator, or a name that was given instead."""
     return estimator if estimator is None or isinstance(estimator, str) else type(estimator).__name__
 
 
-def make_context(estimator: Any) -> str:
+def make_context(estimator: object) -> str:
     """Return " by NAME" for messages, or nothing without an estimator."""
     return "" if estimator is None else f" by {make_name(estimator)}"
 
@@ -46,7 +49,7 @@ def check_input(
     preprocessor: Preprocessor = None,
     type_of_inputs: Literal["classic", "tuples"] = "classic",
     tuple_size: int | None = None,
-    estimator: Any = None,
+    estimator: object = None,
     ensure_min_samples: int = 1,
     ensure_min_features: int = 1,
     **checks: Any,
@@ -99,7 +102,7 @@ def preprocess_tuples(tuples: Any, preprocessor: Callable[[Any], Any]) -> Any:
         raise PreprocessorError(error) from error
 
 
-def check_y_valid_values_for_pairs(y: Any) -> None:
+def check_y_valid_values_for_pairs(y: ArrayLike) -> None:
     """Raise ValueError unless the labels of pairs are +1 and -1."""
     if not np.array_equal(np.abs(y), np.ones_like(y)):
         raise ValueError(
@@ -107,7 +110,7 @@ def check_y_valid_values_for_pairs(y: Any) -> None:
         )
 
 
-def validate_vector(u: Any, dtype: Any = None) -> Any:
+def validate_vector(u: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Return a point as a 1-D array."""
     u = np.atleast_1d(np.asarray(u, dtype=dtype, order="C").squeeze())
     if u.ndim > 1:
@@ -130,7 +133,7 @@ def _formed(X: Any, n_axes: int, preprocessor: Preprocessor, context: str) -> An
     return preprocess_points(X, preprocessor) if n_axes == 2 else preprocess_tuples(X, preprocessor)
 
 
-def _shape_message(X: Any, n_axes: int, context: str, preprocessor: bool = False, after: bool = False) -> str:
+def _shape_message(X: Array, n_axes: int, context: str, preprocessor: bool = False, after: bool = False) -> str:
     expected = _EXPECTED["classic" if n_axes == 2 else "tuples", preprocessor]
     when = " when using a preprocessor" if preprocessor else ""
     advice = " and/or use a preprocessor" if after or (X.ndim == n_axes - 1 and not preprocessor) else ""
@@ -141,7 +144,7 @@ def _shape_message(X: Any, n_axes: int, context: str, preprocessor: bool = False
     )
 
 
-def _check_tuples(X: Any, tuple_size: int | None, min_features: int, context: str) -> None:
+def _check_tuples(X: Array, tuple_size: int | None, min_features: int, context: str) -> None:
     if X.shape[2] < min_features:
         raise ValueError(
             f"Found array with {X.shape[2]} feature(s) (shape={X.shape}) while a minimum of {min_features} is "
@@ -167,7 +170,7 @@ def renamed(old: Any, new: Any, old_name: str, new_name: str) -> Any:
     return old
 
 
-def warn_of_unused(estimator: Any, advice: str, *unused: str) -> None:
+def warn_of_unused(estimator: object, advice: str, *unused: str) -> None:
     """Warn once of all parameters that have been set and have no meaning here."""
     names = [name for name in unused if getattr(estimator, name) != getattr(type(estimator), name)]
     if names:

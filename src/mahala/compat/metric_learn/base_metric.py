@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.metrics import roc_auc_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mahala.compat.metric_learn._util import ArrayIndexer, check_input, renamed, validate_vector
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Array, FloatArray
 
 # Former names of parameters, whose default is "deprecated" then, and the present names.
 _RENAMED = {
@@ -45,6 +47,8 @@ class BaseMetricLearner(BaseEstimator):
     if TYPE_CHECKING:  # of `with_params`
 
         def __init__(self, *values: Any, **params: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
 
     else:
 
@@ -107,19 +111,19 @@ class MahalanobisMixin(BaseMetricLearner):
             validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(points @ self.components_.T)
 
-    def pair_distance(self, pairs: Any) -> FloatArray:
+    def pair_distance(self, pairs: ArrayLike) -> FloatArray:
         """Return the distance of each pair."""
         check_is_fitted(self, "preprocessor_")
-        pairs = self._check_input(pairs, type_of_inputs="tuples", tuple_size=2)
+        points = self._check_input(pairs, type_of_inputs="tuples", tuple_size=2)
         check_is_fitted(self, "components_")
-        difference = (pairs[:, 1] - pairs[:, 0]) @ self.components_.T
+        difference = (points[:, 1] - points[:, 0]) @ self.components_.T
         return np.asarray(np.sqrt(np.square(difference).sum(axis=-1)))
 
-    def pair_score(self, pairs: Any) -> FloatArray:
+    def pair_score(self, pairs: ArrayLike) -> FloatArray:
         """Return minus the distance of each pair."""
         return -1.0 * self.pair_distance(pairs)
 
-    def score_pairs(self, pairs: Any) -> FloatArray:
+    def score_pairs(self, pairs: ArrayLike) -> FloatArray:
         """Return the distance of each pair; deprecated, as in metric-learn."""
         warnings.warn(
             "score_pairs will be deprecated in release 0.7.0. Use pair_score to compute similarity scores, or "
@@ -129,12 +133,12 @@ class MahalanobisMixin(BaseMetricLearner):
         )
         return self.pair_distance(pairs)
 
-    def get_metric(self) -> Any:
+    def get_metric(self) -> Callable[..., float]:
         """Return the distance as a function of two points, which a later fit does not change."""
         check_is_fitted(self, "components_")
         L = self.components_.T.copy()
 
-        def metric_fun(u: Any, v: Any, squared: bool = False) -> Any:
+        def metric_fun(u: ArrayLike, v: ArrayLike, squared: bool = False) -> Any:
             difference = (validate_vector(u) - validate_vector(v)).dot(L)
             square = np.dot(difference, difference.T)
             return square if squared else np.sqrt(square)
@@ -154,7 +158,7 @@ class PointsLearner(TransformerMixin, MahalanobisMixin):
         """Return checked points and their targets."""
         return self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2, **checks)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
@@ -170,7 +174,7 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
     _tuple_size = 2
     classes_ = np.array([-1, 1])
 
-    def predict(self, pairs: Any) -> Any:
+    def predict(self, pairs: ArrayLike) -> Array:
         """Return +1 for similar and -1 for dissimilar pairs."""
         check_is_fitted(self, "preprocessor_")
         if not hasattr(self, "threshold_"):
@@ -179,12 +183,12 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
             )
         return 2 * (-self.decision_function(pairs) <= self.threshold_) - 1
 
-    def decision_function(self, pairs: Any) -> FloatArray:
+    def decision_function(self, pairs: ArrayLike) -> FloatArray:
         """Return minus the distance of each pair."""
         check_is_fitted(self, "preprocessor_")
         return np.asarray(self.pair_score(self._check_input(pairs, type_of_inputs="tuples")))
 
-    def score(self, pairs: Any, y: Any) -> float:
+    def score(self, pairs: ArrayLike, y: Any) -> float:
         """Return the area under the ROC curve of the distances."""
         return float(roc_auc_score(y, self.decision_function(pairs)))
 
@@ -246,14 +250,14 @@ class _OrderMixin(ClassifierMixin, BaseMetricLearner):
 
     classes_ = np.array([0, 1])
 
-    def decision_function(self, tuples: Any) -> FloatArray:
+    def decision_function(self, tuples: ArrayLike) -> FloatArray:
         """Return the distance of the second pair minus that of the first."""
         check_is_fitted(self, "preprocessor_")
-        tuples = self._check_input(tuples, type_of_inputs="tuples")
+        points = self._check_input(tuples, type_of_inputs="tuples")
         second = [0, 2] if self._tuple_size == 3 else [2, 3]
-        return np.asarray(self.pair_score(tuples[:, :2]) - self.pair_score(tuples[:, second]))
+        return np.asarray(self.pair_score(points[:, :2]) - self.pair_score(points[:, second]))
 
-    def score(self, tuples: Any, y: Any = None) -> float:
+    def score(self, tuples: ArrayLike, y: Any = None) -> float:
         """Return the share of tuples whose first pair is nearer."""
         return float(self.predict(tuples).mean() / 2 + 0.5)
 
@@ -263,7 +267,7 @@ class _TripletsClassifierMixin(_OrderMixin):
 
     _tuple_size = 3
 
-    def predict(self, triplets: Any) -> Any:
+    def predict(self, triplets: ArrayLike) -> Array:
         """Return +1 where the first point is nearer to the second than to the third, else -1."""
         return 2 * (self.decision_function(triplets) > 0) - 1
 
@@ -273,6 +277,6 @@ class _QuadrupletsClassifierMixin(_OrderMixin):
 
     _tuple_size = 4
 
-    def predict(self, quadruplets: Any) -> Any:
+    def predict(self, quadruplets: ArrayLike) -> Array:
         """Return +1 where the first pair is nearer than the second, -1 where it is farther, and 0 for a tie."""
         return np.sign(self.decision_function(quadruplets))

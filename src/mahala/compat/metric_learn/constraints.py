@@ -4,10 +4,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
-from mahala.compat.metric_learn._util import renamed
+from mahala.compat.metric_learn._util import Random, renamed
 from mahala.support.arrays import IndexArray
 
 _ROUNDS = 10  # of drawing pairs, until there are as many distinct ones as were asked for
@@ -21,15 +22,15 @@ class Constraints:
     partial_labels : whole numbers, negative for a point without a label
     """
 
-    def __init__(self, partial_labels: Any) -> None:
+    def __init__(self, partial_labels: ArrayLike) -> None:
         self.partial_labels = np.asanyarray(partial_labels, dtype=int)
 
     def positive_negative_pairs(
         self,
         n_constraints: int,
         same_length: bool = False,
-        random_state: Any = None,
-        num_constraints: Any = "deprecated",
+        random_state: Random = None,
+        num_constraints: int | str = "deprecated",
     ) -> tuple[IndexArray, IndexArray, IndexArray, IndexArray]:
         """Return the row numbers a and b of pairs of one class, and c and d of pairs of two classes."""
         n = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
@@ -40,7 +41,7 @@ class Constraints:
             n = min(len(a), len(c))
         return a[:n], b[:n], c[:n], d[:n]
 
-    def _pairs(self, n: int, same_label: bool, random: Any) -> tuple[IndexArray, IndexArray]:
+    def _pairs(self, n: int, same_label: bool, random: np.random.RandomState) -> tuple[IndexArray, IndexArray]:
         """Return up to n distinct pairs of labelled points.
 
         Points are sorted by label, so that those of one class are a range, and the others are the ranges around it.
@@ -100,7 +101,11 @@ class Constraints:
         return rows[np.concatenate(result)] if result else np.empty((0, 3), dtype=np.intp)
 
     def chunks(
-        self, n_chunks: int = 100, chunk_size: int = 2, random_state: Any = None, num_chunks: Any = "deprecated"
+        self,
+        n_chunks: int = 100,
+        chunk_size: int = 2,
+        random_state: Random = None,
+        num_chunks: int | str = "deprecated",
     ) -> IndexArray:
         """Return the number of the chunk of each point, -1 for none; a chunk has points of one class."""
         n_chunks = renamed(num_chunks, n_chunks, "num_chunks", "n_chunks")

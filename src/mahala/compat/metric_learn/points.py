@@ -3,6 +3,7 @@
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import Tags
 
 import mahala.batch as native
 from mahala.compat.metric_learn._initial import _check_n_components, _initialize_components, components_from_metric
@@ -21,7 +22,7 @@ class Covariance(PointsLearner):
         learner = native.Covariance().fit(self._prepare_inputs(X, ensure_min_samples=2))
         return self._store(learner, components_from_metric(learner.get_mahalanobis_matrix()))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
@@ -31,7 +32,7 @@ class Covariance(PointsLearner):
 class LFDA(PointsLearner):
     """Local Fisher discriminant analysis, see :class:`mahala.batch.LFDA`."""
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         if self.embedding_type not in ("weighted", "orthonormalized", "plain"):
             raise ValueError(f"Invalid embedding_type: {self.embedding_type!r:.80}")
@@ -45,7 +46,7 @@ class LFDA(PointsLearner):
 class _DescentLearner(PointsLearner):
     """Base class of the learners of a linear map by descent from `init`."""
 
-    def _descend(self: Any, kind: Any, X: Any, y: Any, has_classes: bool = True, **params: Any) -> Any:
+    def _descend(self, kind: Any, X: Any, y: Any, has_classes: bool = True, **params: Any) -> Self:
         """Fit a learner of this kind."""
         m = _check_n_components(X.shape[1], self.n_components)
         first = _initialize_components(m, X, y, self.init, self.random_state, has_classes)
@@ -62,7 +63,7 @@ class _DescentLearner(PointsLearner):
 class LMNN(_DescentLearner):
     """Large margin nearest neighbours, see :class:`mahala.LMNN`; `regularization` is its `mu`."""
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         warn_of_unused(self, "L-BFGS chooses its steps", "learn_rate", "min_iter")
         X, y = self._points(X, y, dtype=float)
@@ -78,7 +79,7 @@ class LMNN(_DescentLearner):
 class NCA(_DescentLearner):
     """Neighbourhood components analysis, see :class:`mahala.NCA`."""
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         return self._descend(native.NCA, *self._points(X, y), tol=1e-5 if self.tol is None else self.tol)
 
@@ -88,7 +89,7 @@ class NCA(_DescentLearner):
 class MLKR(_DescentLearner):
     """Metric learning for kernel regression, see :class:`mahala.MLKR`."""
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with numbers to predict."""
         X, y = self._points(X, y, y_numeric=True)
         return self._descend(native.MLKR, X, y, has_classes=False, tol=1e-5 if self.tol is None else self.tol)
@@ -97,7 +98,7 @@ class MLKR(_DescentLearner):
 class _RCA(PointsLearner):
     """Base class of the two forms of RCA."""
 
-    def _fit(self: Any, X: Any, chunks: Any) -> Any:
+    def _fit(self, X: Any, chunks: Any) -> Self:
         chunks = np.asanyarray(chunks, dtype=int)
         m = _check_n_components(X.shape[1], self.n_components)
         inside = chunks >= 0
@@ -109,7 +110,7 @@ class _RCA(PointsLearner):
 class RCA(_RCA):
     """Relevant component analysis of chunks, see :class:`mahala.RCA`."""
 
-    def fit(self: Any, X: Any, chunks: Any) -> Any:
+    def fit(self, X: Any, chunks: Any) -> Self:
         """Learn from points and the number of the chunk of each; -1 for a point in none."""
         return self._fit(*self._points(X, chunks))
 
@@ -119,7 +120,7 @@ class RCA(_RCA):
 class RCA_Supervised(_RCA):
     """Relevant component analysis of chunks that are drawn from the classes."""
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         X, y = self._points(X, y)
         return self._fit(X, Constraints(y).chunks(self.n_chunks, self.chunk_size, self.random_state))

@@ -1,7 +1,7 @@
 """metric-learn's SCML and SCML_Supervised."""
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array
@@ -21,14 +21,14 @@ from mahala.compat.metric_learn.base_metric import (
 class _BaseSCML(MahalanobisMixin):
     _authorized_basis: tuple[str, ...] = ("triplet_diffs",)
 
-    def _check_counts(self: Any, *names: str) -> None:
+    def _check_counts(self, *names: str) -> None:
         for name in names:
             if not isinstance(value := getattr(self, name), int):
                 raise ValueError(f"{name} should be an integer, instead it is of type {type(value)}")
         if self.output_iter > self.max_iter:
             raise ValueError("The value of output_iter must be equal or smaller than max_iter.")
 
-    def _basis_of(self: Any, n_features: int, default: int) -> tuple[Any, int]:
+    def _basis_of(self, n_features: int, default: int) -> tuple[Any, int]:
         """Return the bases, by name or as an array, and how many there are."""
         if isinstance(self.basis, np.ndarray):
             bases = check_array(self.basis, copy=True)
@@ -50,7 +50,7 @@ class _BaseSCML(MahalanobisMixin):
         self._check_counts("n_basis")
         return self.basis, self.n_basis
 
-    def _learn(self: Any, given: Any, y: Any, bases: Any, n_bases: int, **more: Any) -> Any:
+    def _learn(self, given: Any, y: Any, bases: Any, n_bases: int, **more: Any) -> Self:
         warn_of_unused(self, "the minimum is found without draws", "gamma", "batch_size", "output_iter")
         learner = native.SCML(
             self.beta, bases=bases, n_bases=n_bases, max_iter=self.max_iter, verbose=self.verbose,
@@ -65,7 +65,7 @@ class _BaseSCML(MahalanobisMixin):
 class SCML(_BaseSCML, _TripletsClassifierMixin):
     """Sparse compositional metric learning, see :class:`mahala.batch.SCML`."""
 
-    def fit(self: Any, triplets: Any) -> Any:
+    def fit(self, triplets: Any) -> Self:
         """Learn from triplets whose first point is to be nearer to the second than to the third."""
         self._check_counts("max_iter", "output_iter", "batch_size")
         triplets = self._prepare_inputs(triplets, type_of_inputs="tuples")
@@ -86,7 +86,7 @@ class SCML_Supervised(PointsLearner, _BaseSCML):
 
     _authorized_basis = ("triplet_diffs", "lda")
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         X, y = self._points(X, y)
         self._check_counts("max_iter", "output_iter", "batch_size", "k_genuine", "k_impostor")

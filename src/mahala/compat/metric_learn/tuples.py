@@ -1,6 +1,6 @@
 """metric-learn's learners from pairs and quadruplets: ITML, MMC, SDML, LSML, and their forms for labels."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import pairwise_distances
@@ -25,20 +25,20 @@ from mahala.support.arrays import FloatArray
 class _TuplesLearner(MahalanobisMixin):
     """Base class of the learners from tuples."""
 
-    def _prior(self: Any, tuples: FloatArray) -> MahalanobisMetric:
+    def _prior(self, tuples: FloatArray) -> MahalanobisMetric:
         matrix = _initialize_metric_mahalanobis(
             tuples, self.prior, self.random_state, strict_pd=True, matrix_name="prior"
         )
         return MahalanobisMetric(matrix)
 
-    def _keep(self, learner: Any, scale: float = 1.0) -> Any:
+    def _keep(self, learner: Any, scale: float = 1.0) -> Self:
         return self._store(learner, np.sqrt(scale) * components_from_metric(learner.get_mahalanobis_matrix()))
 
 
 class _Supervised(PointsLearner):
     """Base class of the learners that draw tuples from labels, and learn from these."""
 
-    def _drawn(self: Any, X: Any, y: Any, same_length: bool = False) -> tuple[FloatArray, Any]:
+    def _drawn(self, X: Any, y: Any, same_length: bool = False) -> tuple[FloatArray, Any]:
         """Return the points, and the rows a, b of pairs of one class and c, d of pairs of two."""
         X, y = self._points(X, y)
         n = 20 * len(np.unique(y)) ** 2 if self.n_constraints is None else self.n_constraints
@@ -50,13 +50,14 @@ class _Supervised(PointsLearner):
         rows = np.column_stack([np.concatenate([a, c]), np.concatenate([b, d])])
         return X[rows], np.repeat([1, -1], [len(a), len(c)])
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
-        return self._fit(*self._pairs(X, y))
+        self._fit(*self._pairs(X, y))
+        return self
 
 
 class _BaseITML(_TuplesLearner):
-    def _fit(self: Any, pairs: Any, y: Any, bounds: Any = None) -> Any:
+    def _fit(self, pairs: Any, y: Any, bounds: Any = None) -> Self:
         pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         given, prior = Pairs.from_array(pairs, y), self._prior(pairs)
         if bounds is None:
@@ -79,7 +80,7 @@ class ITML(_BaseITML, _PairsClassifierMixin):
 
     def fit(  # type: ignore[override]
         self, pairs: Any, y: Any, bounds: Any = None, calibration_params: dict[str, Any] | None = None
-    ) -> Any:
+    ) -> Self:
         """Learn from pairs with labels +1 and -1; `bounds` on the squared distances of similar and other pairs."""
         return self._fit_and_calibrate(pairs, y, calibration_params, bounds=bounds)
 
@@ -90,13 +91,13 @@ class ITML(_BaseITML, _PairsClassifierMixin):
 class ITML_Supervised(_Supervised, _BaseITML):
     """ITML from pairs that are drawn from labels."""
 
-    def fit(self, X: Any, y: Any, bounds: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, bounds: Any = None) -> Self:
         """Learn from points with class labels."""
         return self._fit(*self._pairs(X, y), bounds=bounds)
 
 
 class _BaseMMC(_TuplesLearner):
-    def _fit(self: Any, pairs: Any, y: Any) -> Any:
+    def _fit(self, pairs: Any, y: Any) -> Self:
         """Learn the direction of M, which its two formulations share, and give it the scale that theirs has.
 
         They bound the similar pairs' sum of squared distances instead of the other pairs' sum of distances: to a
@@ -131,7 +132,7 @@ class MMC_Supervised(_Supervised, _BaseMMC):
 
 
 class _BaseSDML(_TuplesLearner):
-    def _fit(self: Any, pairs: Any, y: Any) -> Any:
+    def _fit(self, pairs: Any, y: Any) -> Self:
         pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         if pairs.shape[2] < 2:
             raise ValueError(f"Cannot fit SDML with {pairs.shape[2]} feature(s)")
@@ -154,7 +155,7 @@ class SDML_Supervised(_Supervised, _BaseSDML):
 
 
 class _BaseLSML(_TuplesLearner):
-    def _fit(self: Any, quadruplets: Any, weights: Any = None) -> Any:
+    def _fit(self, quadruplets: Any, weights: Any = None) -> Self:
         quadruplets = self._prepare_inputs(quadruplets, type_of_inputs="tuples")
         weights = np.ones(len(quadruplets)) if weights is None else np.asarray(weights, dtype=float)
         self.w_ = weights / weights.sum()
@@ -168,7 +169,7 @@ class _BaseLSML(_TuplesLearner):
 class LSML(_BaseLSML, _QuadrupletsClassifierMixin):
     """Least squared-residual metric learning, see :class:`mahala.batch.LSML`."""
 
-    def fit(self, quadruplets: Any, weights: Any = None) -> Any:
+    def fit(self, quadruplets: Any, weights: Any = None) -> Self:
         """Learn from quadruplets whose first pair is to be nearer than the second."""
         return self._fit(quadruplets, weights)
 
@@ -178,7 +179,7 @@ class LSML(_BaseLSML, _QuadrupletsClassifierMixin):
 class LSML_Supervised(_Supervised, _BaseLSML):
     """LSML from quadruplets that are drawn from labels."""
 
-    def fit(self: Any, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         X, rows = self._drawn(X, y, same_length=True)
         return self._fit(X[np.column_stack(rows)], self.weights)
