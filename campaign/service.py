@@ -20,8 +20,8 @@ import numpy as np
 import uvicorn
 
 import mahala
-from mahala.compiled.search.quantised import quantised, score_bounds
 from mahala.serve.http.app import create_app
+from mahala.serve.index.quantised import quantised, score_bounds
 from mahala.serve.learning.learners import Learners, new_learner
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Checkpoints

@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-        if TESTS / "serve" in item.path.parents or item.path == TESTS / "cli" / "test_serve.py":
+        if TESTS / "serve" in item.path.parents:
             item.add_marker("service")
         if item.path == TESTS / "test_docs.py":
             item.add_marker("docs")

@@ -98,6 +98,8 @@ def test_dependencies_are_those_that_are_imported():
             (".", project["dependencies"]),
             ("cli", extras["cli"]),
             ("report", extras["cli"]),
+            ("feedback/commands", extras["cli"]),
+            ("serve/commands", extras["cli"]),
             ("serve", extras["serve"]),
             ("engine/torch", extras["gpu"]),
         )

@@ -5,8 +5,6 @@
 from mahala.comparisons import Pairs as Pairs
 from mahala.comparisons import Triplets as Triplets
 from mahala.comparisons import Quadruplets as Quadruplets
-from mahala.comparisons import Judgments as Judgments
-from mahala.comparisons import Impressions as Impressions
 from mahala.metric import Metric as Metric
 from mahala.metric import MahalanobisMetric as MahalanobisMetric
 from mahala.metric import BilinearMetric as BilinearMetric
@@ -47,11 +45,13 @@ from mahala.batch.mdm import MDM as MDM
 from mahala.evaluation.auto_metric import AutoMetric as AutoMetric
 from mahala.evaluation.compare import compare as compare
 from mahala.evaluation.knn import knn_error as knn_error
-from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking
 
 # Answers and clicks
 from mahala.answers.teacher import Teacher as Teacher
+from mahala.feedback.impressions import Impressions as Impressions
+from mahala.feedback.judgments import Judgments as Judgments
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
+from mahala.feedback.ranking_quality import evaluate_ranking as evaluate_ranking
 
 # Settings
 from mahala.support.parameters import set_config as set_config

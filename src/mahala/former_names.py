@@ -27,6 +27,8 @@ OF_PACKAGE = {
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
     "load_learner": "load(path) reads metrics, learners and adapters",
+    "RankingQuality": "it is mahala.feedback.RankingQuality",
+    "read_qrels": "it is mahala.feedback.read_qrels",
     "SCML_Supervised": "mahala.batch.SCML learns from labels, too",
     "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
 }

@@ -4,6 +4,7 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from os import PathLike
 from typing import Any, Self
 
@@ -208,7 +209,15 @@ def kind_named(name: object) -> Any:
     # Some batch learners are not at the top of the package.
     package = next((package for package in (mahala, mahala.batch) if name in package.__all__), None)
     kind = getattr(package, str(name), None)
+    if package is None and name in _of_others():
+        kind = _of_others()[str(name)].load()
     return kind if inspect.isclass(kind) and issubclass(kind, SavedEstimator) else None
+
+
+@cache
+def _of_others() -> dict[str, EntryPoint]:
+    """Return the estimators by name that other distributions add, as entry points of the group mahala.estimators."""
+    return {entry.name: entry for entry in entry_points(group="mahala.estimators")}
 
 
 def estimator_names() -> list[str]:

@@ -4,6 +4,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from sklearn.base import clone
 import mahala
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.search.quantised import compile_search
 from mahala.compiled.sums.pair_sums import add_pull
 from mahala.learner import Learner, learner_kinds
 from mahala.metric import BilinearMetric
@@ -62,10 +62,9 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
         *((kind.__name__, partial(_learn, kind, X, y)) for kind in learner_kinds()),
         ("sums of few weights", _sum_few_weights),
         ("evaluations", partial(_evaluate, X, y)),
-        ("feedback", partial(_adapt, X)),
         ("models that predict", partial(_predict, X, y)),
         ("Teacher", partial(mahala.Teacher, X)),
-        ("search", compile_search),
+        *((entry.name, lambda entry=entry: entry.load()()) for entry in entry_points(group="mahala.warming")),
     ]
 
 
@@ -148,14 +147,4 @@ def _evaluate(X: Any, y: Any) -> None:
     mahala.knn_error(None, X, y)
     metric = BilinearMetric(np.eye(X.shape[1]))
     mahala.evaluation.mean_average_precision(metric, X, y)
-    mahala.evaluate_ranking(X[:5], X, {0: {1: 1}, 1: {2: 2}})
     BilinearMetric(sp.eye_array(X.shape[1]).tocsr()).embed(X)
-
-
-def _adapt(X: Any) -> None:
-    adapter = mahala.QueryAdapter(random_state=0)
-    for number in (0, 1, 0):  # a known query at the end
-        clicked, signals = [False, True, False, False, False], {"score": range(5)}
-        adapter.learn_one(X[number], shown=X[10:15], clicked=clicked, query_id=number, signals=signals)
-    assert adapter.trust_
-    mahala.QueryAdapter(random_state=0).fit(X[:5], X, {0: {1: 1}, 1: {2: 2}, 2: {3: 1}, 3: {4: 1}, 4: {5: 1}})

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
+from mahala.comparisons.json_lines import LineError, PairReader, TripletReader
 
 NUMBERS = st.floats(-1e45, 1e45) | st.integers(-(10**9), 10**9)
 TEXTS = st.text('aé☃😀"\\/\n\x00 ', max_size=5)
@@ -24,7 +24,7 @@ def line(**entries):
 
 @given(points=st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=2, max_size=2), others=OTHERS)
 def test_a_pair_and_the_other_entries_are_read_exactly(points, others):
-    comparison, rest = LineReader(PAIR, widths=(3, 3)).read(line(x=points[0], x2=points[1], similar=False, **others))
+    comparison, rest = PairReader(widths=(3, 3)).read(line(x=points[0], x2=points[1], similar=False, **others))
     assert isinstance(comparison, Pairs)
     np.testing.assert_array_equal(comparison.X[[comparison.left[0], comparison.right[0]]], np.array(points, float))
     assert comparison.similar.tolist() == [False]
@@ -33,8 +33,10 @@ def test_a_pair_and_the_other_entries_are_read_exactly(points, others):
 
 @given(points=st.lists(st.dictionaries(st.integers(0, 6), NUMBERS), min_size=3, max_size=3))
 def test_objects_are_sparse_rows(points):
-    given_points = dict(zip(TRIPLET, ({str(key): value for key, value in p.items()} for p in points), strict=True))
-    comparison, _ = LineReader(TRIPLET, widths=(7, 7)).read(line(**given_points))
+    given_points = dict(
+        zip(TripletReader.keys, ({str(key): value for key, value in p.items()} for p in points), strict=True)
+    )
+    comparison, _ = TripletReader(widths=(7, 7)).read(line(**given_points))
     assert isinstance(comparison, Triplets)
     assert sp.issparse(comparison.X)
     assert comparison.X.has_canonical_format
@@ -43,7 +45,7 @@ def test_objects_are_sparse_rows(points):
 
 
 def test_queries_and_items_may_differ_in_width():
-    comparison, _ = LineReader(TRIPLET).read(line(query=[1], positive=[1, 2], negative=[3, 4]))
+    comparison, _ = TripletReader().read(line(query=[1], positive=[1, 2], negative=[3, 4]))
     np.testing.assert_array_equal(comparison.X, [[1.0]])
     np.testing.assert_array_equal(comparison.items[[comparison.positive[0], comparison.negative[0]]], [[1, 2], [3, 4]])
 
@@ -51,7 +53,7 @@ def test_queries_and_items_may_differ_in_width():
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_row_numbers_stand_for_rows_of_items(form):
     items = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]], dtype=np.float32)
-    reader = LineReader(PAIR, widths=(2, 2), items=form(items))
+    reader = PairReader(widths=(2, 2), items=form(items))
     comparison, _ = reader.read(line(x=2, x2=0, similar=True))
     rows = comparison.X.toarray() if sp.issparse(comparison.X) else comparison.X
     np.testing.assert_array_equal(rows, items[[2, 0]])
@@ -60,20 +62,20 @@ def test_row_numbers_stand_for_rows_of_items(form):
 
 
 def test_features_by_name():
-    reader = LineReader(PAIR, widths=(2, 2), names=["age", "dose"])
+    reader = PairReader(widths=(2, 2), names=["age", "dose"])
     comparison, _ = reader.read(line(x={"dose": 5}, x2={"0": 1}, similar=True))
     np.testing.assert_array_equal(comparison.X.toarray(), [[0.0, 5.0], [1.0, 0.0]])
-    numbered = LineReader(PAIR, widths=(2, 2), names=["1", "0"])
+    numbered = PairReader(widths=(2, 2), names=["1", "0"])
     comparison, _ = numbered.read(line(x={"0": 5}, x2={}, similar=True))
     np.testing.assert_array_equal(comparison.X.toarray(), [[0.0, 5.0], [0.0, 0.0]])
 
 
 def test_errors_name_arguments_of_the_library():
     with pytest.raises(LineError, match="x is an object, so the number of features must be known: give n_features"):
-        LineReader(PAIR).read(line(x={}, x2={}, similar=True))
+        PairReader().read(line(x={}, x2={}, similar=True))
     with pytest.raises(LineError, match=r"or \(if items are given\) a row number, got 7"):
-        LineReader(PAIR).read(line(x=7, x2=[1], similar=True))
-    with pytest.raises(LineError, match="the key step is reserved for the answer"):
-        LineReader(PAIR, taken=("step",)).read(line(x=[1], x2=[1], similar=True, step=1))
+        PairReader().read(line(x=7, x2=[1], similar=True))
+    with pytest.raises(LineError, match="the key margin is reserved for the answer"):
+        PairReader().read(line(x=[1], x2=[1], similar=True, margin=1))
     with pytest.raises(ValueError, match="items must be rows of numbers"):
-        LineReader(PAIR, items=np.array(["a"]))
+        PairReader(items=np.array(["a"]))

@@ -12,8 +12,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from mahala.data.search_files import read_qrels
 from mahala.data.tables import read_table
+from mahala.feedback import read_qrels
 
 
 def test_npy(tmp_path):

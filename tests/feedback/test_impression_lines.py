@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.comparisons.json_lines import IMPRESSION, LineError, LineReader
+from mahala.comparisons.json_lines import LineError
+from mahala.feedback.impression_lines import ImpressionReader
 from mahala.stream.stream import Malformed, Stream
 
 GOOD = {"query": [1, 2], "shown": [[1, 0], [0, 1]], "clicked": [False, True]}
@@ -22,14 +23,14 @@ def line(**changes):
 
 
 def test_reads_an_impression():
-    impression, others = LineReader(IMPRESSION).read(line(query_id=[7, "a"], user="u", page=3))
+    impression, others = ImpressionReader().read(line(query_id=[7, "a"], user="u", page=3))
     np.testing.assert_array_equal(impression.query, [[1.0, 2.0]])
     np.testing.assert_array_equal(impression.shown, np.eye(2))
     np.testing.assert_array_equal(impression.clicked, [0.0, 1.0])
     assert impression.query_id == '[7, "a"]'
     assert impression.user == "u"
     assert others == {"query_id": [7, "a"], "user": "u", "page": 3}
-    by_row = LineReader(IMPRESSION, items=np.eye(2)).read(line(shown=[1, 0], clicked=[2.5, -1]))[0]
+    by_row = ImpressionReader(items=np.eye(2)).read(line(shown=[1, 0], clicked=[2.5, -1]))[0]
     np.testing.assert_array_equal(by_row.shown, [[0.0, 1.0], [1.0, 0.0]])
     np.testing.assert_array_equal(by_row.clicked, [2.5, -1.0])
 
@@ -50,14 +51,14 @@ def test_reads_an_impression():
 )
 def test_malformed_impressions_are_refused(changes, message):
     with pytest.raises(LineError) as error:
-        LineReader(IMPRESSION, taken=("trust",)).read(line(**changes))
+        ImpressionReader().read(line(**changes))
     assert message in str(error.value)
 
 
 def test_other_comparisons_are_recognised():
     triplet = json.dumps({"query": [1], "positive": [1], "negative": [2]}).encode()
     with pytest.raises(LineError, match="a triplet, but the model learns from impressions"):
-        LineReader(IMPRESSION).read(triplet)
+        ImpressionReader().read(triplet)
 
 
 def lines(n=30):

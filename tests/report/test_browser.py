@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mahala import LDA, RCA
-from mahala.report.adaptation import adaptation
+from mahala.feedback.report import adaptation
 from report.cases import EVIL, fitted, make, table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

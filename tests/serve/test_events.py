@@ -11,7 +11,7 @@ pytest.importorskip("fastapi.testclient", reason="FastAPI is not installed: pip 
 
 from fastapi.testclient import TestClient
 
-from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction
+from mahala.feedback.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction
 from mahala.serve import Client
 from mahala.serve.client import ServiceError
 from mahala.serve.http.app import create_app

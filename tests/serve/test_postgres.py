@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mahala.data.events import Reaction
+from mahala.feedback.events import Reaction
 from mahala.serve.client import Client
 from mahala.serve.experiment.report import control_report
 from mahala.serve.service import Service

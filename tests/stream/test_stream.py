@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mahala
-from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
+from mahala.comparisons.json_lines import LineError, PairReader, TripletReader
 from mahala.stream.input import read_lines
 from mahala.stream.stream import Learned, Malformed, Stream
 
@@ -479,12 +479,12 @@ def test_row_numbers_must_be_rows_and_hold_numbers(path):
 
 
 def test_features_by_name():
-    reader = LineReader(PAIR, (3, 3), names=["width", "height", "2nd"])
+    reader = PairReader((3, 3), names=["width", "height", "2nd"])
     rows = reader.read(b'{"x": {"height": 4, "0": 5}, "x2": {"2nd": 1}, "similar": true}')[0].X.toarray()
     assert rows.tolist() == [[5, 4, 0], [0, 0, 1]]
     with pytest.raises(LineError, match="must be feature names of the model or numbers from 0 to 2"):
         reader.read(b'{"x": {"depth": 4}, "x2": {}, "similar": true}')
-    reader = LineReader(PAIR, (2, 2), names=["1", "0"])  # names first, and only they
+    reader = PairReader((2, 2), names=["1", "0"])  # names first, and only they
     assert reader.read(b'{"x": {"1": 4}, "x2": {}, "similar": true}')[0].X.toarray().tolist() == [[4, 0], [0, 0]]
 
 
@@ -501,19 +501,19 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("012x"), inner, max_size=3),
     max_leaves=8,
 )
-KEYS = st.sampled_from([*PAIR, *TRIPLET, "id", "line"])
+KEYS = st.sampled_from([*PairReader.keys, *TripletReader.keys, "id", "line"])
 
 
 @given(
     st.binary(max_size=40)
     | st.dictionaries(KEYS, JSON).map(json.dumps).map(str.encode)
     | JSON.map(json.dumps).map(str.encode),
-    st.sampled_from([PAIR, TRIPLET]),
+    st.sampled_from([PairReader, TripletReader]),
     st.sampled_from([(None, None), (2, 2), (2, 1)]),
 )
-@example(b'{"x": [0], "x2": [0], "similar": true}', PAIR, (None, None))
-def test_whatever_stands_in_a_line_is_read_or_refused(line, keys, widths):
-    reader = LineReader(keys, widths, items=np.eye(2))
+@example(b'{"x": [0], "x2": [0], "similar": true}', PairReader, (None, None))
+def test_whatever_stands_in_a_line_is_read_or_refused(line, kind, widths):
+    reader = kind(widths, items=np.eye(2))
     try:
         comparison, others = reader.read(line)
     except LineError:

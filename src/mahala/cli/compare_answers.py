@@ -65,7 +65,7 @@ def compare_answers(
         if board.candidate is not None:
             writers[LEARNED] = fitted(board.candidate).save
         if report:
-            from mahala.report.adaptation import answers_page
+            from mahala.report.answers import answers_page
 
             measured = provenance("compare", items)
             page = answers_page(board, title=Path(items).stem, saved=_saved(board), measured=measured)

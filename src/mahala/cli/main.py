@@ -9,7 +9,6 @@ import mahala
 from mahala.cli.add import add
 from mahala.cli.compare import compare
 from mahala.cli.doctor import doctor, warm_up
-from mahala.cli.evaluate import evaluate
 from mahala.cli.fit import fit
 from mahala.cli.forget import forget
 from mahala.cli.group import Command, Group
@@ -29,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of --help.
-ALL = (compare, fit, predict, add, forget, show, transform, search, evaluate, teach, stream, warm_up, doctor)
+ALL = (compare, fit, predict, add, forget, show, transform, search, teach, stream, warm_up, doctor)
 for command in ALL:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 for entry in entry_points(group="mahala.commands"):  # functions, or apps with commands of their own

@@ -42,10 +42,6 @@ Scheduler = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler, or local for processes on this machine.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files, also those that mahala did not write.")]
-EventFormat = Annotated[
-    Literal["mahala", "ubi", "metarank"] | None,
-    typer.Option("--format", help="Of events: mahala, ubi or metarank; by default, their fields tell."),
-]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option(help=MODEL_HELP)]

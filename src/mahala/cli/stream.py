@@ -197,8 +197,11 @@ class _Input:
 
 def _beginner(name: str, settings: list[str], seed: int) -> Any:
     """Return a new learner, which keeps no history unless --set asks for it: it would grow with the stream."""
-    if name.lower() in ("adapter", "queryadapter"):
-        return configured(mahala.QueryAdapter(), settings, seed)
+    from mahala.saved_estimator import kind_named
+
+    adapter = kind_named("QueryAdapter") if name.lower() in ("adapter", "queryadapter") else None
+    if adapter is not None:
+        return configured(adapter(), settings, seed)
     learner = learner_named(name, settings, seed)
     if "record" in learner.get_params(deep=False) and not any(given.startswith("record") for given in settings):
         learner.set_params(record=False)

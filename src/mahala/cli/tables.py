@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 import mahala
-from mahala.cli.output import escape, say, terminal
+from mahala.cli.output import escape, terminal
 from mahala.cli.output import table as table_of
 from mahala.support.files import check_readable
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 # Classes that are made of a label that is a number, and the most columns that are listed.
 BINS, _SHOWN = 4, 25
-# Malformed lines and reasons to ignore events that are printed.
-_LINES, _REASONS = 20, 10
 
 
 def labelled_table(
@@ -112,38 +109,10 @@ def check_labels(table: Table, data: str, purpose: str) -> None:
     raise ValueError(f"--label must name the column of labels, {purpose}; the columns are {', '.join(names[:20])}")
 
 
-def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, mahala.Judgments, list[str]]:
-    """Read the vectors of queries and items, the judgments, and the ids of the queries.
-
-    The ids of a file without ids are row numbers.
-    """
-    records = mahala.data.read_qrels(qrels)
-    (asked, query_ids), (rows, item_ids) = map(read_with_ids, (queries, items))
-    return asked, rows, mahala.Judgments.from_ids(records, query_ids, item_ids), query_ids
-
-
 def read_with_ids(path: Path) -> tuple[Any, list[str]]:
     """Return the vectors of a file and their ids as text, row numbers if there are none."""
     rows, ids = mahala.data.read_vectors(path)
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
-
-
-def query_vectors(path: Path | None) -> dict[str, Any]:
-    """Return the vectors of a file by their ids, which are texts or ids of queries; none without a file."""
-    if path is None:
-        return {}
-    rows, ids = read_with_ids(path)
-    return dict(zip(ids, rows, strict=True))
-
-
-def report_events(malformed: Sequence[tuple[int, str]], ignored: Counter[str]) -> None:
-    """Print malformed lines, and how many events are ignored for which reasons."""
-    for number, problem in malformed[:_LINES]:
-        say(f"line {number}: {problem}", err=True)
-    if len(malformed) > _LINES:
-        say(f"{len(malformed):,} lines are malformed", err=True)
-    for reason, n in ignored.most_common(_REASONS):
-        say(f"{n:,} ignored: {reason}", err=True)
 
 
 def open_input(path: Path | None) -> AbstractContextManager[Any]:

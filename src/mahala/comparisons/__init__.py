@@ -1,9 +1,7 @@
-"""Pairs, triplets and quadruplets, which compare rows; impressions, and judgments of items for queries."""
+"""Pairs, triplets and quadruplets, which compare rows."""
 
-from mahala.comparisons.impressions import Impression, Impressions
-from mahala.comparisons.judgments import Judgments
 from mahala.comparisons.pairs import Comparisons, Pairs
 from mahala.comparisons.quadruplets import Quadruplets
 from mahala.comparisons.triplets import Triplets
 
-__all__ = ["Comparisons", "Impression", "Impressions", "Judgments", "Pairs", "Quadruplets", "Triplets"]
+__all__ = ["Comparisons", "Pairs", "Quadruplets", "Triplets"]

@@ -1,24 +1,20 @@
-"""Read comparisons from lines of JSON, one per line: Pairs and Triplets of length 1, or an Impression."""
+"""Read comparisons from lines of JSON, one per line."""
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.impressions import Impression, check_reactions
 from mahala.support.arrays import FloatArray, IntArray
 from mahala.support.parameters import ParameterError
 from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
-PAIR = ("x", "x2", "similar")
-TRIPLET = ("query", "positive", "negative")
-IMPRESSION = ("query", "shown", "clicked")
-
-_KINDS: dict[tuple[str, ...], str] = {PAIR: "a pair", TRIPLET: "a triplet", IMPRESSION: "an impression"}
+Comparison = TypeVar("Comparison")
 
 _NUMBERS = np.arange(3)[:, np.newaxis]
 _ABBREVIATION = 40
@@ -32,60 +28,54 @@ class MissingItems(LineError):
     """A line refers to items, and there are none."""
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
+    """A point of a comparison, dense or sparse."""
+
     values: FloatArray
     columns: IntArray | None  # in order, of a sparse point
     width: int
 
 
-class LineReader:
-    """Read pairs if `keys` is PAIR, triplets if it is TRIPLET, or impressions if it is IMPRESSION.
+class LineReader(ABC, Generic[Comparison]):
+    """Read comparisons of one kind.
 
     `widths` are the numbers of features of queries and items; if they are None, lists may have any length. A point is
-    a list, an object of features by number (or by name, if there are `names`), or the number of a row of `items`. A
-    line must not have the keys `taken`.
-
-    >>> comparison, others = LineReader(PAIR).read(b'{"x": [1, 2], "x2": [0, 1], "similar": true, "id": 7}')
-    >>> comparison, comparison.similar, others
-    (<Pairs: 1 over X of shape (2, 2), float64>, array([ True]), {'id': 7})
-    >>> reader = LineReader(TRIPLET, widths=(9, 9), taken=("line",))
-    >>> reader.read(b'{"query": {"3": 1}, "positive": {"3": 2, "5": 1}, "negative": {}}')[0].X.nnz
-    3
+    a list, an object of features by number (or by name, if there are `names`), or the number of a row of `items`.
     """
 
+    kind: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
+    reserved: ClassVar[tuple[str, ...]]
+    """Keys that a line must not have, because the answer to it has them."""
+
     def __init__(
-        self,
-        keys: tuple[str, ...],
-        widths: tuple[int | None, int | None] = (None, None),
-        names: Sequence[str] = (),
-        items: Any = None,
-        taken: tuple[str, ...] = (),
+        self, widths: tuple[int | None, int | None] = (None, None), names: Sequence[str] = (), items: Any = None
     ) -> None:
-        self.keys = keys
         self.widths = widths
         self.items: Any = None if items is None else _check_items(items)
-        self.taken = taken
         self._columns = {name: column for column, name in enumerate(names)}
         # If a name looks like a number, numbers are read as names.
         self._by_number = not any(name.isdecimal() for name in names)
-        readers: dict[Any, Any] = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}
-        self._comparison = readers[keys]
 
-    def read(self, line: bytes) -> tuple[Pairs | Triplets | Impression, dict[str, Any]]:
+    @abstractmethod
+    def comparison(self, entries: dict[str, Any]) -> Comparison:
+        """Return what the entries of a line hold, which has all the keys."""
+
+    def read(self, line: bytes) -> tuple[Comparison, dict[str, Any]]:
         """Return the comparison and the other entries of a line; raise LineError if it does not hold a comparison."""
         try:
             return self._read(_decode(line))
         except RecursionError:
             raise LineError("its brackets are nested too deeply for a comparison") from None
 
-    def _read(self, given: dict[str, Any]) -> tuple[Pairs | Triplets | Impression, dict[str, Any]]:
+    def _read(self, given: dict[str, Any]) -> tuple[Comparison, dict[str, Any]]:
         for key in self.keys:
             if key not in given:
                 raise LineError(self._missing(key, given))
-        for key in self.taken:
+        for key in self.reserved:
             if key in given:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        comparison = self._comparison(given)
+        comparison = self.comparison(given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
@@ -94,53 +84,25 @@ class LineReader:
         return comparison, others
 
     def _missing(self, key: str, given: dict[str, Any]) -> str:
-        wanted = _KINDS[self.keys]
         form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
-        for keys, other in _KINDS.items():
-            if all(name in given for name in keys):
-                return f"{other}, but the model learns from {wanted.split()[1]}s: {form}"
-        return f"{key} is missing: {wanted} is {form}"
+        for other in LineReader.__subclasses__():
+            if all(name in given for name in other.keys):
+                return f"{other.kind}, but the model learns from {self.kind.split()[1]}s: {form}"
+        return f"{key} is missing: {self.kind} is {form}"
 
-    def _pair(self, given: dict[str, Any]) -> Pairs:
-        if not isinstance(given["similar"], bool):
-            raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
-        points = self._two_points(given, PAIR[:2], self.widths[0])
-        return Pairs._build(_rows(*points), *_NUMBERS[:2], np.array([given["similar"]]))
-
-    def _triplet(self, given: dict[str, Any]) -> Triplets:
-        query = self._point(given["query"], "query", self.widths[0])
-        items = self._two_points(given, TRIPLET[1:], self.widths[1])
-        if query.width == items[0].width:
-            return Triplets._build(_rows(query, *items), *_NUMBERS)
-        return Triplets._build(_rows(query), *_NUMBERS[[0, 0, 1]], items=_rows(*items))
-
-    def _impression(self, given: dict[str, Any]) -> Impression:
-        query = self._point(given["query"], "query", self.widths[0])
-        for name in ("shown", "clicked"):
-            if type(given[name]) is not list:
-                raise LineError(f"{name} must be a list, got {_shown(given[name])}")
-        points = [self._point(value, f"shown[{at}]", query.width) for at, value in enumerate(given["shown"])]
-        if not set(map(type, given["clicked"])) <= {bool, int, float}:
-            raise LineError(f"clicked must hold true, false or numbers, got {_shown(given['clicked'])}")
-        try:
-            clicked = check_reactions(given["clicked"], len(points))
-        except ValueError as error:
-            raise LineError(str(error)) from None
-        ids = (given.get(name) for name in ("query_id", "user"))
-        query_id, user = (json.dumps(value) if isinstance(value, dict | list) else value for value in ids)
-        return Impression(_rows(query), _rows(*points), clicked, query_id, user)
-
-    def _two_points(self, given: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[_Point]:
-        points = [self._point(given[name], name, width) for name in names]
+    def two_points(self, given: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[Point]:
+        """Return the points under two names, which must have the same width."""
+        points = [self.point(given[name], name, width) for name in names]
         if points[0].width != points[1].width:
             widths = f"{names[0]} has {points[0].width} numbers and {names[1]} {points[1].width}"
             raise LineError(f"{widths}; they must have the same number")
         return points
 
-    def _point(self, value: Any, name: str, width: int | None) -> _Point:
+    def point(self, value: Any, name: str, width: int | None) -> Point:
+        """Return the point that a value of a line is; `name` says in a message which one."""
         # Exact types: isinstance would accept true as an int.
         if type(value) is list:
-            point = _Point(_numbers(value, range(len(value)), name), None, len(value))
+            point = Point(_numbers(value, range(len(value)), name), None, len(value))
         elif type(value) is dict:
             point = self._sparse_point(value, name, width)
         elif type(value) is int and self.items is not None:
@@ -148,7 +110,7 @@ class LineReader:
         else:
             row = "a row number" if self.items is not None else "(if items are given) a row number"
             kind = MissingItems if type(value) is int else LineError
-            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}", "items")
+            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {shown(value)}", "items")
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
         largest = float(np.abs(point.values).max(initial=0.0))
@@ -156,7 +118,7 @@ class LineReader:
             raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got {largest:g}")
         return point
 
-    def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
+    def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> Point:
         if width is None:
             message = f"{name} is an object, so the number of features must be known: give n_features"
             raise LineError(message, "n_features")
@@ -166,7 +128,7 @@ class LineReader:
         again = columns[1:][columns[1:] == columns[:-1]]
         if again.size:
             raise LineError(f"{name} must have each feature once, got feature {again[0]} twice")
-        return _Point(values[order], columns, width)
+        return Point(values[order], columns, width)
 
     def _column(self, key: str, name: str, width: int) -> int:
         if key in self._columns:
@@ -175,23 +137,60 @@ class LineReader:
             return int(key)
         kinds = ["feature names of the model"] if self._columns else []
         kinds += [f"numbers from 0 to {width - 1}"] if self._by_number else []
-        raise LineError(f"the features of {name} must be {' or '.join(kinds)}, got {_shown(key)}")
+        raise LineError(f"the features of {name} must be {' or '.join(kinds)}, got {shown(key)}")
 
-    def _item(self, number: int, name: str) -> _Point:
+    def _item(self, number: int, name: str) -> Point:
         n_rows, width = self.items.shape
         if not 0 <= number < n_rows:
             raise LineError(f"{name} must be a row number from 0 to {n_rows - 1}, got {number}")
         if not is_sparse(self.items):
-            return _Point(np.array(self.items[number], dtype=np.float64), None, width)
+            return Point(np.array(self.items[number], dtype=np.float64), None, width)
         part = slice(self.items.indptr[number], self.items.indptr[number + 1])
-        return _Point(self.items.data[part].astype(np.float64), self.items.indices[part].astype(np.int64), width)
+        return Point(self.items.data[part].astype(np.float64), self.items.indices[part].astype(np.int64), width)
+
+
+class PairReader(LineReader[Pairs]):
+    """Read pairs.
+
+    >>> comparison, others = PairReader().read(b'{"x": [1, 2], "x2": [0, 1], "similar": true, "id": 7}')
+    >>> comparison, comparison.similar, others
+    (<Pairs: 1 over X of shape (2, 2), float64>, array([ True]), {'id': 7})
+    """
+
+    kind, keys = "a pair", ("x", "x2", "similar")
+    reserved = ("line", "predicted", "margin")
+
+    def comparison(self, entries: dict[str, Any]) -> Pairs:
+        if not isinstance(entries["similar"], bool):
+            raise LineError(f"similar must be true or false, got {shown(entries['similar'])}")
+        points = self.two_points(entries, self.keys[:2], self.widths[0])
+        return Pairs._build(rows_of(*points), *_NUMBERS[:2], np.array([entries["similar"]]))
+
+
+class TripletReader(LineReader[Triplets]):
+    """Read triplets.
+
+    >>> reader = TripletReader(widths=(9, 9))
+    >>> reader.read(b'{"query": {"3": 1}, "positive": {"3": 2, "5": 1}, "negative": {}}')[0].X.nnz
+    3
+    """
+
+    kind, keys = "a triplet", ("query", "positive", "negative")
+    reserved = ("line", "right", "margin")
+
+    def comparison(self, entries: dict[str, Any]) -> Triplets:
+        query = self.point(entries["query"], "query", self.widths[0])
+        items = self.two_points(entries, self.keys[1:], self.widths[1])
+        if query.width == items[0].width:
+            return Triplets._build(rows_of(query, *items), *_NUMBERS)
+        return Triplets._build(rows_of(query), *_NUMBERS[[0, 0, 1]], items=rows_of(*items))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise LineError(f"the key {_shown(twice)} must not occur twice in one object")
+        raise LineError(f"the key {shown(twice)} must not occur twice in one object")
     return result
 
 
@@ -215,7 +214,7 @@ def _decode(line: bytes) -> dict[str, Any]:
     except ValueError as error:  # an integer of thousands of digits
         raise LineError(f"not a number: {error}") from None
     if not isinstance(given, dict):
-        raise LineError(f"it must be an object {{...}}, got {_shown(given)}")
+        raise LineError(f"it must be an object {{...}}, got {shown(given)}")
     return given
 
 
@@ -223,15 +222,15 @@ def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> FloatArray:
     # NumPy would convert "1" and true to numbers.
     if not set(map(type, values)) <= {int, float}:
         key, value = next((k, v) for k, v in zip(keys, values, strict=True) if type(v) not in (int, float))
-        raise LineError(f"{name}[{_shown(key)}] must be a number, got {_shown(value)}")
+        raise LineError(f"{name}[{shown(key)}] must be a number, got {shown(value)}")
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
         raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got a larger one") from None
 
 
-def _rows(*points: _Point) -> Any:
-    """The points as rows: CSR if all of them are sparse."""
+def rows_of(*points: Point) -> Any:
+    """Return points as rows: CSR if all of them are sparse."""
     width = points[0].width
     columns = [point.columns for point in points if point.columns is not None]
     if len(columns) == len(points):
@@ -256,6 +255,7 @@ def _check_items(items: Any) -> Any:
     return items
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value as a message shows it."""
     text = json.dumps(value)
     return text if len(text) <= _ABBREVIATION else f"{text[:_ABBREVIATION]}…"

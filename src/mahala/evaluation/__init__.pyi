@@ -8,8 +8,6 @@ from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
-from mahala.evaluation.ranking_quality import RankingQuality as RankingQuality
-from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking
 from mahala.evaluation.statistics import PairedGain as PairedGain
 from mahala.judge import Verdict as Verdict
 

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from mahala.comparisons import Impressions, Judgments
-from mahala.comparisons.impressions import check_reactions
 from mahala.feedback.adapter_ranking import AdapterRanking, check_width
+from mahala.feedback.impression_lines import ImpressionReader
+from mahala.feedback.impressions import Impression, Impressions, check_reactions
+from mahala.feedback.judgments import Judgments
 from mahala.feedback.maps import judged
 from mahala.feedback.maps.map_learner import MapLearner
 from mahala.feedback.memory.click_memory import ClickMemory, Keys, RankRates, item_keys, personal_key
@@ -276,6 +277,15 @@ class QueryAdapter(AdapterRanking):
             for query, shown, clicked, query_id, user in impressions[block]:
                 self.learn_one(query, shown, clicked, query_id=query_id, user=user)
         return self
+
+    line_reader: ClassVar = ImpressionReader  # of `mahala.stream.Stream`
+
+    def learn_line(self, impression: Impression) -> tuple[bool, dict[str, object]]:
+        """Learn from an impression of a stream; return whether half its pairs were in order, and what to print."""
+        query, shown, clicked, query_id, user = impression
+        share = self.learn_one(query, shown, clicked, query_id=query_id, user=user)
+        # An impression without pairs has none in the wrong order.
+        return share is None or share >= 0.5, {"right": share, "trust": self.trust_}
 
     def _learn(self, page: Page) -> float | None:
         positive, negative, weights = page_pairs(page.values, self.bias)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mahala.comparisons import Judgments
-from mahala.evaluation.ranking_quality import RankingQuality, evaluate_ranking
 from mahala.feedback.click_models import Clicks, click_model
+from mahala.feedback.judgments import Judgments
 from mahala.feedback.maps.judged import grades_of, ndcg
+from mahala.feedback.ranking_quality import RankingQuality, evaluate_ranking
 from mahala.metric.matrices import leading
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.parameters import Count, Fraction, check_value

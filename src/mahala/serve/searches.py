@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from mahala.data.event_files import Format, read_events
-from mahala.data.events import Shown
+from mahala.feedback.event_files import Format, read_events
+from mahala.feedback.events import Shown
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
 from mahala.serve.index.item_index import Found

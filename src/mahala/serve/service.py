@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from mahala.compiled.search.quantised import compile_search
 from mahala.serve.experiment.arms import started
 from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
+from mahala.serve.index.quantised import compile_search
 from mahala.serve.index.served_collection import PLAIN_MODEL, Query, ServedCollection, ServedModel
 from mahala.serve.learning.worker import LearningProcess, LearningThread
 from mahala.serve.store.checkpoints import Checkpoints, Version

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mahala.comparisons import Impression, Pairs, Triplets
-from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader, MissingItems
-from mahala.feedback.query_adapter import QueryAdapter
+from mahala.comparisons import Pairs
+from mahala.comparisons.json_lines import LineError, LineReader, MissingItems, PairReader, TripletReader
 from mahala.online.lego import LEGO
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
@@ -48,7 +47,9 @@ class Stream:
     path : str or path
         Model file, which holds the learner and the position in its input; written by `save`.
     learner : online learner or None, default=None
-        Learner to start with if there is no model file. Otherwise it must equal the saved one, or be None.
+        Learner to start with if there is no model file. Otherwise it must equal the saved one, or be None. An estimator
+        that learns from lines of another kind has `line_reader`, a `LineReader`, and `learn_line`, which learns from
+        what that reads and returns whether it was predicted correctly, and what to print.
     items : array, memory map or CSR matrix, default=None
         Rows to which points may refer by number. To later runs, give the same rows; more may be appended.
     n_features : int or None, default=None
@@ -101,7 +102,8 @@ class Stream:
         self.seconds = seconds
         self.learner, self._saved, self._has_items = open_checkpoint(self.path, learner)
         self._has_items |= items is not None
-        if not isinstance(self.learner, OnlineLearner | QueryAdapter):
+        self._is_of_others = hasattr(self.learner, "learn_line")
+        if not isinstance(self.learner, OnlineLearner) and not self._is_of_others:
             raise TypeError(
                 f"{type(self.learner).__name__} does not learn from one comparison at a time; give an online learner, "
                 "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
@@ -113,14 +115,12 @@ class Stream:
         self._is_known = False  # whether the saved position is one in this input
         self.skipped = 0
         """Number of lines at the start of the input that had been learned from before."""
-        is_pair = isinstance(self.learner, PairLearner)
-        is_adapter = isinstance(self.learner, QueryAdapter)
-        self._reader = LineReader(
-            PAIR if is_pair else IMPRESSION if is_adapter else TRIPLET,
+        reader = PairReader if isinstance(self.learner, PairLearner) else TripletReader
+        kind: type[LineReader[Any]] = self.learner.line_reader if self._is_of_others else reader
+        self._reader = kind(
             self._widths() if hasattr(self.learner, "n_features_in_") else (n_features, n_features),
             names=list(getattr(self.learner, "feature_names_in_", ())),
             items=items,
-            taken=("line", "predicted" if is_pair else "right", "trust" if is_adapter else "margin"),
         )
 
     def learn(self, lines: Iterable[bytes]) -> Iterator[Learned | Malformed]:
@@ -188,14 +188,12 @@ class Stream:
             progress.add(line)
             yield Learned(progress.lines, right, {"line": progress.lines, **result, **others})
 
-    def _step(self, comparison: Pairs | Triplets | Impression) -> tuple[bool, dict[str, Any]]:
+    def _step(self, comparison: Any) -> tuple[bool, dict[str, Any]]:
         """Learn from one comparison; return whether it had been predicted correctly, and what to print."""
         learner = self.learner
-        if isinstance(comparison, Impression):
-            query, shown, clicked, query_id, user = comparison
-            share = learner.learn_one(query, shown, clicked, query_id=query_id, user=user)
-            # The share of pairs in the right order; an impression without pairs has none wrong.
-            return share is None or share >= 0.5, {"right": share, "trust": learner.trust_}
+        if self._is_of_others:
+            answer: tuple[bool, dict[str, Any]] = learner.learn_line(comparison)
+            return answer
         learner.partial_fit(comparison)
         y, p, predicted = learner._last_step
         is_pair, right = isinstance(comparison, Pairs), predicted == y

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score
 
-from mahala.compiled.search.ranking import judged, ndcg, retrieval
+from mahala.compiled.search.ranking import retrieval
 
 
 @st.composite
@@ -97,26 +97,3 @@ def test_a_query_among_the_items_is_left_out(case, data):
 def test_a_score_that_is_no_number_ends():
     average, _ = retrieval(blocks_of(np.array([[np.nan, np.nan, 1.0]])), np.array([0]), np.array([0, 0, 0]))
     assert average.shape == (1,)
-
-
-@given(case=scored(), data=st.data())
-def test_judged_measures_count_what_is_expected_among_the_first(case, data):
-    """Grades of 0 and items without a grade count alike; a query without relevant items has no measures."""
-    scores = case[0][:, :5]
-    n, m = scores.shape
-    grades = data.draw(hnp.arrays(np.float64, (n, m), elements=st.sampled_from([-1.0, 0.0, 1.0, 2.0])))
-    query, item = np.nonzero(grades >= 0)
-    arguments = scores, np.searchsorted(query, np.arange(n + 1)), item, grades[query, item]
-    ks = np.arange(1, m + 2)
-    result = judged(*arguments, ks)
-    for i in range(n):
-        relevant = grades[i] > 0
-        if not relevant.any():
-            assert np.isnan(result[i]).all()
-            continue
-        found = [shares(scores[i], relevant, k) for k in ks]
-        np.testing.assert_allclose(result[i, 3::4] * ks, found, rtol=1e-12)
-        np.testing.assert_allclose(result[i, 4::4] * relevant.sum(), found, rtol=1e-12)
-        assert result[i, -1] == pytest.approx(1.0)  # a hit among all items
-    for c, k in enumerate(ks):
-        np.testing.assert_array_equal(ndcg(*arguments, k), result[:, 2 + 4 * c])

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mahala.compiled.triplets.deferred import Factors, add_factors, add_product, score_page, take_steps
+from mahala.feedback.compiled.deferred import Factors, add_factors, add_product, score_page, take_steps
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError

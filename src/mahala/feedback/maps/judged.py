@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.comparisons import Judgments
+from mahala.feedback.judgments import Judgments
 from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.trust.gains import CrossValidation
 from mahala.judge import Verdict, judge

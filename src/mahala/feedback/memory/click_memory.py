@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
+from mahala.feedback.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
 from mahala.feedback.memory.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, array_value

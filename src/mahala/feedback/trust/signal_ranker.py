@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import expit
 
-from mahala.compiled.pages import page_losses
+from mahala.feedback.compiled.pages import page_losses
 from mahala.feedback.trust.signals import SIGNALS, Signals, SignalWeights
 from mahala.feedback.trust.trust import Hedge, PagePairs, mixtures, prior
 from mahala.support.arrays import FloatArray

@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from mahala.compiled import pages
-from mahala.compiled.pages import exponential_weights, judge_page
+from mahala.feedback.compiled import pages
+from mahala.feedback.compiled.pages import exponential_weights, judge_page
 from mahala.feedback.trust.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray, IndexArray

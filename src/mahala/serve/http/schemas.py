@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, FiniteFloat, Tag
 
-from mahala.data.event_files import REFUSED
+from mahala.feedback.event_files import REFUSED
 
 # The routes of a collection.
 COLLECTION = "/v1/collections/{name}"

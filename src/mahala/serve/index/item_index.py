@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.search.quantised import kth_largest, quantised, score_bounds
+from mahala.serve.index.quantised import kth_largest, quantised, score_bounds
 from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.rows import Items
 from mahala.support.arrays import FloatArray, IndexArray, slices

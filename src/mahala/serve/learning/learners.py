@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from mahala.compiled.search.ranking import ndcg
+from mahala.feedback.compiled.ranking import ndcg
 from mahala.feedback.query_adapter import Page, QueryAdapter
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signals import check_signals

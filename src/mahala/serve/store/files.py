@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mahala.data.columns.frames import json_lines, read_frame
-from mahala.data.search_files import read_vectors
+from mahala.data.vector_files import read_vectors
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unknown

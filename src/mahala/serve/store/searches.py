@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from mahala.data.events import Page, Reaction, join
+from mahala.feedback.events import Page, Reaction, join
 from mahala.serve.store.appends import KeyReused, append_groups, blocks, raised
 from mahala.serve.store.database import Database, Unknown, collections, items, searches
 from mahala.serve.store.rows import LogEntry, SignalLists, from_blob, picked, to_blob

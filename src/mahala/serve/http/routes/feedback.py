@@ -13,8 +13,8 @@ from pydantic import Field, FiniteFloat, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from mahala.data.event_files import Ignored, read_event
-from mahala.data.events import UNKNOWN_SEARCH, Reaction, Shown
+from mahala.feedback.event_files import Ignored, read_event
+from mahala.feedback.events import UNKNOWN_SEARCH, Reaction, Shown
 from mahala.feedback.trust.signals import SIGNALS, check_signals
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute

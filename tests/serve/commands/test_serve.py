@@ -110,7 +110,7 @@ def test_items_from_files(tmp_path, monkeypatch):
     (tmp_path / "v.jsonl").write_text("".join(json.dumps({"name": name}) + "\n" for name in "vwxyz"))
     run = []
     monkeypatch.setattr(
-        "mahala.cli.serve._run",
+        "mahala.serve.commands.serve._run",
         lambda service, *_: run.append(
             service.search(
                 service.names()[0], {"item": service.served(service.names()[0]).index.items(0, 1)[0].id}, k=9
@@ -134,7 +134,7 @@ def test_a_folder_of_images(tmp_path, monkeypatch):
     np.save("v.npy", np.eye(2, dtype=np.float32))
     np.save("w.npy", np.eye(3, dtype=np.float32))
     run = []
-    monkeypatch.setattr("mahala.cli.serve._run", lambda service, *_: run.append((service.images, service)))
+    monkeypatch.setattr("mahala.serve.commands.serve._run", lambda service, *_: run.append((service.images, service)))
     for _ in range(2):  # the folder is served again when the items are there
         mahala_serve("My photos", "--vectors", "v.npy")
         images, service = run.pop()
@@ -220,7 +220,7 @@ def test_the_report_says_what_learning_is_worth(tmp_path, monkeypatch):
     with Service(database, learn=False) as service:
         service.create("films", width=2)
         service.create("books", width=2)
-    monkeypatch.setattr("mahala.cli.serve._run", lambda *_: None)
+    monkeypatch.setattr("mahala.serve.commands.serve._run", lambda *_: None)
     mahala_serve("--control", "0.2", "--collection", "films", "--database", database)
     output = mahala_serve("report", "--database", database)
     assert "books: The gain is not measured on the people who search." in output

@@ -12,12 +12,12 @@ import typer
 from typer.core import TyperGroup
 
 from mahala.cli.group import Command
-from mahala.cli.options import EventFormat
 from mahala.cli.output import say
-from mahala.cli.serve_keys import DATABASE, Database, check_extra, keys
-from mahala.cli.serve_report import report, set_control
 from mahala.cli.stream import MALFORMED
-from mahala.cli.tables import open_input, query_vectors, report_events
+from mahala.cli.tables import open_input
+from mahala.feedback.commands.files import EventFormat, query_vectors, report_events
+from mahala.serve.commands.keys import DATABASE, Database, check_extra, keys
+from mahala.serve.commands.report import report, set_control
 from mahala.stream.input import read_lines
 
 if TYPE_CHECKING:

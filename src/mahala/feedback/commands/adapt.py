@@ -15,10 +15,11 @@ import typer
 
 import mahala
 from mahala.cli.models import configured, trust_text
-from mahala.cli.options import EventFormat, Force, Settings, check_output
+from mahala.cli.options import Force, Settings, check_output
 from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, text_writer, write_files
 from mahala.cli.stream import MALFORMED, report_malformed
-from mahala.cli.tables import open_input, query_vectors, read_collection, read_items, read_with_ids, report_events
+from mahala.cli.tables import open_input, read_items, read_with_ids
+from mahala.feedback.commands.files import EventFormat, query_vectors, read_collection, report_events
 from mahala.stream.input import read_lines
 from mahala.support.display import task_bar
 
@@ -220,7 +221,7 @@ def _from_events(
     max_errors: int | None,
 ) -> dict[str, int]:
     """Learn from the impressions of a file of events; return how many lines and events were not used."""
-    from mahala.data.event_files import read_events
+    from mahala.feedback.event_files import read_events
 
     X, ids = read_with_ids(items)
     rows, vectors = {id: row for row, id in enumerate(ids)}, query_vectors(queries)
@@ -246,7 +247,7 @@ def _from_events(
 
 
 def _page(adapter: mahala.QueryAdapter, names: Sequence[str], queries: str, items: str, output: str) -> str:
-    from mahala.report.adaptation import adaptation
+    from mahala.feedback.report import adaptation
 
     table, model = shlex.quote(items), shlex.quote(output)
     commands = [

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from mahala.data.events import Page, Reaction, Shown, join
+from mahala.feedback.events import Page, Reaction, Shown, join
 
 Format = Literal["mahala", "ubi", "metarank"]
 # What people do with an item, and how much it says; a name may have more words before it, as product_click.

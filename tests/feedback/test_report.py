@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import pytest
 
-from mahala.report.adaptation import _thinned, adaptation
+from mahala.feedback.report import _thinned, adaptation
 from report.cases import fitted
 
 EVIL = "<script>alert(1)</script> & 'more'"

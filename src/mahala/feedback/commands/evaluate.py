@@ -10,7 +10,7 @@ import mahala
 from mahala.cli.models import configured, load_metric
 from mahala.cli.options import Settings
 from mahala.cli.output import Json, show, terminal
-from mahala.cli.tables import read_collection
+from mahala.feedback.commands.files import read_collection
 from mahala.support.display import task_bar
 
 Queries = Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")]

@@ -1,6 +1,5 @@
-"""Read the files of a search collection: relevance judgments, and vectors of queries and items."""
+"""Read vectors of items or queries, and their ids."""
 
-import math
 import os
 from typing import Any
 
@@ -8,58 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
-from mahala.data.columns.frames import read_frame, text_file
+from mahala.data.columns.frames import read_frame
 from mahala.data.tables import unknown_column
 from mahala.support.files import check_readable
 
 # Column names that are taken for the vectors and for the ids of a Parquet file.
 _VECTORS = ("vector", "embedding", "emb", "dense")
 _IDS = ("id", "_id", "ids", "query-id", "query_id", "qid", "corpus-id", "corpus_id", "item_id", "doc_id", "docid")
-
-
-def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    """Read relevance judgments as {query id: {item id: grade}}, the form that `Judgments.from_ids` takes.
-
-    The file is BEIR's, with the tab-separated columns query-id, corpus-id and score after a header line, or TREC's,
-    with lines `query-id 0 item-id grade` and no header; either may be a .gz file. Ids are text. Grades below 0, which
-    some collections give to spam, are read as 0, as trec_eval treats them.
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "qrels.tsv")
-    ...     _ = path.write_text("query-id\\tcorpus-id\\tscore\\nq1\\td8\\t2\\nq1\\td3\\t0\\n")
-    ...     read_qrels(path)
-    {'q1': {'d8': 2.0, 'd3': 0.0}}
-    """
-    path = os.fspath(path)
-    qrels: dict[str, dict[str, float]] = {}
-    beir: bool | None = None
-    with text_file(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            fields = [field.strip() for field in line.split("\t")]
-            if beir is None:
-                beir = len(fields) == 3
-                if beir and _grade(fields[2]) is None:
-                    continue  # the header
-            if not beir:
-                fields = line.split()
-            where = f"{path}: line {number}"
-            if len(fields) != (3 if beir else 4) or not all(fields):
-                form = "query-id, corpus-id and score, separated by tabs" if beir else "query-id 0 item-id grade"
-                raise ValueError(f"{where} must be {form}, got {_shown(line)}")
-            query, item, text = fields[0], fields[-2], fields[-1]
-            grade = _grade(text)
-            if grade is None:
-                raise ValueError(f"{where} must end with a grade, a finite number, got {_shown(text)}")
-            if qrels.setdefault(query, {}).setdefault(item, grade) != grade:
-                earlier = f"but an earlier line gives {qrels[query][item]:g}"
-                raise ValueError(f"{where} gives query {query!r} and item {item!r} the grade {grade:g}, {earlier}")
-    if not qrels:
-        raise ValueError(f"{path} has no judgments: it must have lines of a query id, an item id and a grade")
-    return qrels
 
 
 def read_vectors(
@@ -99,19 +53,6 @@ def read_vectors(
         raise ValueError(f"id names the array {id!r}, but {path} holds {listed(arrays) or 'rows only'}")
     X, ids = read_arrays(path, suffix, id, None)
     return X, None if id is None else ids
-
-
-def _grade(text: str) -> float | None:
-    try:
-        grade = float(text)
-    except ValueError:
-        return None
-    return max(grade, 0.0) if math.isfinite(grade) else None
-
-
-def _shown(line: str) -> str:
-    line = line.strip()
-    return repr(line if len(line) <= 60 else f"{line[:60]}…")
 
 
 def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, NDArray[Any] | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.output import Json, escape, show, table
-from mahala.cli.serve_keys import DATABASE, Database, check_extra
+from mahala.serve.commands.keys import DATABASE, Database, check_extra
 
 if TYPE_CHECKING:
     from mahala.serve.service import Service

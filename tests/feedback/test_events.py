@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.event_files import Ignored, read_event, read_events
-from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
+from mahala.feedback.event_files import Ignored, read_event, read_events
+from mahala.feedback.events import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
 from strategies import examples
 
 SHOWN = {"s": ["a", "b", "c"], "t": ["d", "a"]}

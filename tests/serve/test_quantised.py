@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.compiled.search.quantised import kth_largest, quantised, score_bounds
+from mahala.serve.index.quantised import kth_largest, quantised, score_bounds
 
 
 @pytest.mark.parametrize("width", [1, 7, 384, 16_384])

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mahala.comparisons import Judgments
-from mahala.compiled.search.ranking import judged
 from mahala.evaluation.cross_validation.leaderboard import p_text
 from mahala.evaluation.statistics import PairedGain, paired_gains
+from mahala.feedback.compiled.ranking import judged
+from mahala.feedback.judgments import Judgments
 from mahala.metric import Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
 from mahala.support.arrays import FloatArray, IndexArray

@@ -1,0 +1,1 @@
+"""Commands of `mahala` for searches: adapt, evaluate and simulate."""

@@ -1,0 +1,1 @@
+"""`mahala serve` and its commands."""
