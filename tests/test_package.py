@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pkgutil
+import pydoc
 import re
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from types import ModuleType
 import pytest
 
 import mahala
+from mahala.learner import learner_kinds
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
@@ -76,6 +79,19 @@ def test_every_name_is_there_and_documented():
         _ = mahala.Leaderboard
     with pytest.raises(AttributeError, match="nonsense"):
         _ = mahala.nonsense
+
+
+def test_signatures_show_plain_types():
+    for name in mahala.__all__:
+        value = getattr(mahala, name)
+        if callable(value) and value is not mahala.ModelFileError:  # a ValueError, which has no signature
+            assert not re.search("Annotated|Where|_NestedSequence|<function", str(inspect.signature(value))), name
+    for kind in learner_kinds():
+        assert len(str(inspect.signature(kind))) <= 32 * len(inspect.signature(kind).parameters) + 20
+    documentation = pydoc.render_doc(mahala.NCA)
+    assert "Where(" not in documentation
+    assert "n_components: int | None = None" in documentation
+    assert len(str(inspect.signature(mahala.NCA))) <= 250
 
 
 def test_stub_has_only_lines_that_the_package_reads():

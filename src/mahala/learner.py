@@ -1,8 +1,10 @@
 """The base class of every learner: validation, transform, score."""
 
+import inspect
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
 from sklearn.utils import column_or_1d
@@ -22,6 +24,8 @@ from mahala.support.validation import check_features, class_codes, is_chunked, t
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class LabelledRows(NamedTuple):
@@ -295,6 +299,28 @@ def learner_kinds() -> list[type[Learner]]:
     """Return the classes of all learners that mahala exports."""
     kinds = map(kind_named, sorted(estimator_names()))
     return [kind for kind in kinds if kind is not None and issubclass(kind, Learner)]
+
+
+def checked_options(fit: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T, P], T]:
+    """Decorate `fit`: an argument that it does not take is refused by the name of the object's own class."""
+    accepted = inspect.signature(fit).parameters
+
+    @wraps(fit)
+    def checked(self: T, *args: P.args, **options: P.kwargs) -> T:
+        for name in options:
+            if name not in accepted:
+                advice = f"; {_takers(name)} take it" if name == "sample_weight" else ""
+                raise TypeError(f"{type(self).__name__}.fit does not take {name}{advice}")
+        return fit(self, *args, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def _takers(argument: str) -> str:
+    """Return the names of the estimators whose `fit` takes an argument."""
+    fits = {name: getattr(kind_named(name), "fit", None) for name in estimator_names()}
+    names = [name for name, fit in fits.items() if fit and argument in inspect.signature(fit).parameters]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def n_axes(X: Any) -> int:

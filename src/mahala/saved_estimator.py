@@ -26,10 +26,11 @@ from mahala.support.model_files import (
     read_model_bytes,
     write_model,
 )
+from mahala.support.parameters import ReadableSignature
 from mahala.support.states import prefixed, without_prefix
 
 
-class SavedEstimator(BaseEstimator, ABC):
+class SavedEstimator(ReadableSignature, BaseEstimator, ABC):
     """A scikit-learn estimator that is written to a model file and read back, with its whole state."""
 
     n_features_in_: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala import GML, LDA, NCA, RCA, Pairs, config_context
+from mahala import GML, LDA, NCA, PA, RCA, AutoMetric, LogisticMetric, Pairs, config_context
 from reference.pair_objectives import gml, unordered_pairs
 
 LEARNERS = [LDA(), LDA(n_components=1, shrinkage=0.2), RCA(), RCA(n_components=2)]
@@ -125,5 +125,10 @@ def test_what_is_refused(labelled):
     for learner in (GML(solver="vsgd"), GML(n_pairs=50)):
         with pytest.raises(ValueError, match="it weights all pairs"):
             learner.fit(X, y, sample_weight=np.ones(90))
-    with pytest.raises(TypeError, match="sample_weight"):
-        NCA().fit(X, y, sample_weight=np.ones(90))
+    takers = "NeighborClassifier, NeighborRegressor, GML, RCA and LDA"
+    for kind in (NCA, PA, LogisticMetric, AutoMetric):
+        with pytest.raises(TypeError) as error:
+            kind().fit(X, y, sample_weight=np.ones(90))
+        assert str(error.value) == f"{kind.__name__}.fit does not take sample_weight; {takers} take it"
+    with pytest.raises(TypeError, match=r"GML\.fit does not take samples$"):
+        GML().fit(X, y, samples=3)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from mahala.support.parameters import (
     Count,
     NonNegative,
     Positive,
+    ReadableSignature,
     Seed,
     Share,
     Where,
@@ -125,3 +127,19 @@ def test_wrong_settings_are_named(settings, message):
 def test_unknown_settings_are_named():
     with pytest.raises(TypeError, match="there is no setting 'threads'; the settings are engine, n_threads, tf32"):
         set_config(threads=2)
+
+
+def test_a_signature_shows_types_without_their_conditions():
+    hints = {
+        "n": Count | None,
+        "rate": Literal["auto", "fixed"] | Positive,
+        "seed": Seed,
+        "watch": Callable[[int], None],
+    }
+    fields = [(name, hint, None) for name, hint in hints.items()]
+    kind = make_dataclass("Kind", [*fields, ("size", ClassVar, 3)], bases=(ReadableSignature,))
+    shown = "(n: int | None = None, rate: str | float = None, seed: int | None = None, watch: Callable = None)"
+    assert str(inspect.signature(kind)) == f"{shown} -> None"
+    check_params(kind(n=3, rate="auto", watch=print))
+    with pytest.raises(ValueError, match="n must be an integer of at least 1 or None, got 0"):
+        check_params(kind(n=0, rate=1.0, watch=print))

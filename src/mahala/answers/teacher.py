@@ -1,5 +1,7 @@
 """Teacher: asks a person which of two items is more like a third one, and learns a metric from the answers."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any
 

@@ -15,7 +15,7 @@ from mahala.comparisons import Triplets
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, kept, refuse_chunks
 from mahala.engine.moments import extremes
-from mahala.learner import DistanceMixin, LabelledRows, Learner
+from mahala.learner import DistanceMixin, LabelledRows, Learner, checked_options
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
@@ -71,6 +71,7 @@ class BatchLearner(DistanceMixin, Learner):
         """Return the model of a fit that was not interrupted, from what was learned."""
         return model
 
+    @checked_options
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them.
 
@@ -99,7 +100,7 @@ class BatchLearner(DistanceMixin, Learner):
             if not interrupt and collapses(self._model, data[0].X if type(data) is tuple else data.X):
                 problem = f"{type(self).__name__} found a metric under which all rows are at distance zero"
                 advice = "check that the labels or comparisons depend on the features, or use another learner"
-                warnings.warn(f"{problem}: {advice}", ConvergenceWarning, stacklevel=4)
+                warnings.warn(f"{problem}: {advice}", ConvergenceWarning, stacklevel=5)
             self.objectives_ = np.array(run.objectives)
             self.objective_ = run.objectives[-1]
             self.n_iter_ = len(run.objectives)
@@ -259,6 +260,7 @@ class BatchLearner(DistanceMixin, Learner):
 class WeightedLearner(BatchLearner):
     """Base class of the learners from rows that may have weights."""
 
+    @checked_options
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric from rows X with class labels y, or from pairs if the learner accepts them.
 

@@ -17,7 +17,7 @@ from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.quadruplets import are_labels
 from mahala.engine.inputs import check_stored_features
 from mahala.judge import Verdict
-from mahala.learner import LabelledRows, n_axes
+from mahala.learner import LabelledRows, checked_options, n_axes
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays
 from mahala.support.locking import one_at_a_time
@@ -121,6 +121,7 @@ class LogisticMetric(IterationParams, BatchLearner):
     tol: NonNegative = 1e-6
     random_state: Seed = None
 
+    @checked_options
     def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
         """Learn the metric from answers, or from rows with class labels.
 

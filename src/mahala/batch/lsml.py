@@ -12,7 +12,7 @@ from mahala.comparisons import Quadruplets
 from mahala.comparisons.quadruplets import draw_quadruplets
 from mahala.compiled.threads import product
 from mahala.engine.inputs import gathered
-from mahala.learner import LabelledRows
+from mahala.learner import LabelledRows, checked_options
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.validation import check_weights
@@ -79,6 +79,7 @@ class LSML(IterationParams, BatchLearner):
     tol: NonNegative = 1e-6
     random_state: Seed = None
 
+    @checked_options
     def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
         """Learn the metric from quadruplets, or from rows with class labels.
 

@@ -13,7 +13,7 @@ from mahala.engine.inputs import computed
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray, row_blocks
 from mahala.support.limits import out_of_time
-from mahala.support.parameters import Count, NonNegative
+from mahala.support.parameters import Count, NonNegative, ReadableSignature
 from mahala.support.validation import to_numpy
 
 # What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs. If it
@@ -49,7 +49,7 @@ Callback = Callable[[Iteration], object]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class IterationParams:
+class IterationParams(ReadableSignature):
     """Parameters of the learners that iterate; each learner sets its own defaults of `max_iter` and `tol`."""
 
     max_iter: Count = 100

@@ -1,5 +1,7 @@
 """Pairs of rows, given or drawn from classes, and the base class that they share with triplets."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial

@@ -1,5 +1,7 @@
 """Quadruplets of rows, given or made of pairs with ratings."""
 
+from __future__ import annotations
+
 from typing import Any, Literal, Self
 
 import numpy as np

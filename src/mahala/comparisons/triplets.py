@@ -1,5 +1,7 @@
 """Triplets of rows, given or drawn from classes."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -15,7 +15,7 @@ from mahala.data.columns.plans import ColumnPlan, checked_plan, choose_plans, en
 from mahala.data.columns.values import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.parameters import Count, Where, check_params, is_count
+from mahala.support.parameters import Count, ReadableSignature, Where, check_params, is_count
 from mahala.support.validation import check_scale
 
 # A metric of more features would not fit into memory.
@@ -26,7 +26,7 @@ Hashed = Annotated[
 
 
 @dataclass(eq=False, repr=False)
-class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Convert raw tables, with text, categories, dates and missing values, to features.
 
     - Numbers stay as they are. A missing one becomes the median, and a 0/1 feature "NAME missing" marks it.

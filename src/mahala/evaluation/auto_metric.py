@@ -20,13 +20,14 @@ from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measuring import final_seconds
 from mahala.evaluation.cross_validation.panel import default_panel
 from mahala.judge import Verdict
+from mahala.learner import checked_options
 from mahala.metric import MahalanobisMetric
 from mahala.support.limits import time_limit
-from mahala.support.parameters import Positive, Seed, check_params, check_seed
+from mahala.support.parameters import Positive, ReadableSignature, Seed, check_params, check_seed
 
 
 @dataclass(eq=False, repr=False)
-class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The metric that the judge chooses: a learned one where learning helps, else the plain scaled distance.
 
     `fit` compares learners by cross-validation inside of the training data, as :func:`mahala.compare` does, and fits
@@ -65,6 +66,7 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     groups: str | None = None
     random_state: Seed = 0
 
+    @checked_options
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Choose a metric and fit it.
 

@@ -1,5 +1,7 @@
 """Impressions: what was shown for a query, and how people reacted to it."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Relevance judgments of items for queries."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,7 +93,7 @@ class Judgments:
         object.__setattr__(self, "n_items", int(n_items))
 
     @classmethod
-    def of(cls, qrels: Any, n_queries: int, n_items: int) -> "Judgments":
+    def of(cls, qrels: Any, n_queries: int, n_items: int) -> Judgments:
         """Return judgments from any of their forms.
 
         Parameters
@@ -160,7 +162,7 @@ class Judgments:
         """The row numbers of the queries with at least one relevant item, ascending."""
         return read_only(np.unique(self.query[self.grade > 0.0]))
 
-    def select(self, queries: ArrayLike) -> "Judgments":
+    def select(self, queries: ArrayLike) -> Judgments:
         """Return the judgments of some queries, row numbers or a mask: query i of the result is `queries[i]`.
 
         So `judgments.select(rows)` goes with `X_queries[rows]`. Items keep their numbers; a query may occur twice.

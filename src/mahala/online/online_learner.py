@@ -11,7 +11,7 @@ import numpy as np
 
 from mahala.comparisons import Comparisons
 from mahala.engine.inputs import computed, labelled_parts
-from mahala.learner import LabelledRows, Learner
+from mahala.learner import LabelledRows, Learner, checked_options
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
 from mahala.online.state.base import State
@@ -66,6 +66,7 @@ class OnlineLearner(Learner):
         n_steps = getattr(self, "n_steps", "auto")
         return len(comparisons) if isinstance(n_steps, str) else int(n_steps)
 
+    @checked_options
     @one_at_a_time
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows X with class labels y, or from comparisons.

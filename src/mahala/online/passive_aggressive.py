@@ -14,7 +14,7 @@ from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, chec
 from mahala.support.arrays import IndexArray
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError
-from mahala.support.parameters import Count, NonNegative, Where, between
+from mahala.support.parameters import Count, NonNegative, ReadableSignature, Where, between
 from mahala.support.states import Number
 
 # The paper's range for the aggressiveness, a value for each power of ten.
@@ -25,7 +25,7 @@ MOST_NEIGHBORS = 25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelParams:
+class KernelParams(ReadableSignature):
     """What PA and POLA share: a kernel, the record of ranks, and a model that is not projected."""
 
     kernel: Any = None

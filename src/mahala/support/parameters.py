@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
+import inspect
 import re
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -33,6 +34,48 @@ class Where(NamedTuple):
 
     is_right: Callable[[Any], bool]
     words: str
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+class ReadableType:
+    """The type of a parameter: it prints as `int | None`, and `hint` is the annotation with its conditions."""
+
+    def __init__(self, hint: Any) -> None:
+        self.hint = hint
+
+    def __repr__(self) -> str:
+        return " | ".join(_type_names(self.hint))
+
+
+class ReadableSignature:
+    """Base class of dataclasses whose parameters have conditions: `help` and `inspect.signature` show plain types."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # The decorator `dataclass`, which runs later, copies the annotations to `__init__`.
+        cls.__annotations__ = {name: _readable(hint) for name, hint in inspect.get_annotations(cls).items()}
+
+
+def _readable(hint: Any) -> Any:
+    if hint is dataclasses.KW_ONLY or ClassVar in (hint, get_origin(hint)) or isinstance(hint, str):
+        return hint  # which dataclass looks at
+    return ReadableType(hint)
+
+
+def _type_names(hint: Any) -> list[str]:
+    """The names of the types of which one is right; None comes last."""
+    if hint == Seed:
+        return ["int", "None"]  # what nearly all use
+    if get_origin(hint) is Annotated:
+        return _type_names(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        names = dict.fromkeys(name for part in get_args(hint) for name in _type_names(part))
+        return sorted(names, key=lambda name: name == "None")
+    if get_origin(hint) is Literal:
+        return ["str"]
+    return ["None" if hint is type(None) else str((get_origin(hint) or hint).__name__)]
 
 
 def is_number(value: Any) -> bool:
@@ -121,6 +164,8 @@ def _conditions(kind: Any) -> dict[str, list[Where]]:
 
 def _of_type(hint: Any) -> list[Where]:
     """The conditions of which one must hold; none for Any."""
+    if isinstance(hint, ReadableType):
+        return _of_type(hint.hint)
     if hint is Any:
         return []
     if get_origin(hint) is Annotated:
