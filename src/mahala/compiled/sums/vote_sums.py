@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.compiled.jit import FAST, kernel_with
+from mahala.compiled.jit import FAST, helper_with, kernel_with
 from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, squared_norms
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
@@ -231,7 +231,24 @@ def _weigh_few(products: RealArray, norms: RealArray, their_norms: RealArray, it
 
 
 # There are no NaN here; knowing that, the compiler makes maxima fast.
-@kernel_with(FAST | {"nnan", "nsz"})
+_NUMBERS = FAST | {"nnan", "nsz"}
+
+
+@helper_with(_NUMBERS)
+def _exp_and_bits(x: np.float32) -> tuple[np.float32, np.int32]:
+    """Return two factors of exp(x), the second by its bits, for x ≥ -RANGE: a loop over rows multiplies them later."""
+    one = np.float32(1.0)
+    exponent = max(x, np.float32(-RANGE)) * np.float32(_PER_LOG2)
+    whole = np.floor(exponent)
+    # 2 to a whole number, times a polynomial of the rest.
+    rest = (exponent - whole) * np.float32(_LOG2)
+    value = np.float32(1.0 / 720.0) + rest * np.float32(1.0 / 5040.0)
+    value = np.float32(1.0 / 24.0) + rest * (np.float32(1.0 / 120.0) + rest * value)
+    value = one + rest * (one + rest * (np.float32(0.5) + rest * (np.float32(1.0 / 6.0) + rest * value)))
+    return value, (np.int32(whole) + np.int32(127)) << np.int32(23)
+
+
+@kernel_with(_NUMBERS)
 def _weigh(
     products: RealArray,
     norms: RealArray,
@@ -254,14 +271,7 @@ def _weigh(
         for j in range(n):
             squared = max(norm + their_norms[j] - two * row[j], zero)
             distance = np.sqrt(squared)
-            # exp of x is 2 to a whole number, by its bits, times a polynomial of the rest.
-            exponent = max(np.float32(SHIFT) - distance, np.float32(-RANGE)) * np.float32(_PER_LOG2)
-            whole = np.floor(exponent)
-            rest = (exponent - whole) * np.float32(_LOG2)
-            value = np.float32(1.0 / 720.0) + rest * np.float32(1.0 / 5040.0)
-            value = np.float32(1.0 / 24.0) + rest * (np.float32(1.0 / 120.0) + rest * value)
-            value = one + rest * (one + rest * (np.float32(0.5) + rest * (np.float32(1.0 / 6.0) + rest * value)))
-            bits[j] = (np.int32(whole) + np.int32(127)) << np.int32(23)
+            value, bits[j] = _exp_and_bits(np.float32(SHIFT) - distance)
             votes[j] = value if distance < np.float32(FARTHEST) else zero
             row[j] = one / distance if squared > np.float32(TIE) else zero
         for j in range(n):
@@ -291,7 +301,7 @@ def _slope_few(products: RealArray, *rest: Any) -> None:
     products[np.abs(products) < LEAST_SLOPE] = 0.0
 
 
-@kernel_with(FAST | {"nnan", "nsz"})
+@kernel_with(_NUMBERS)
 def _slope(
     products: RealArray,
     alpha: RealArray,
@@ -332,7 +342,7 @@ def _shares_of_few(queries: RealArray, voters: RealArray, logs: RealArray) -> Re
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-@kernel_with(FAST | {"nnan", "nsz"})
+@kernel_with(_NUMBERS)
 def _normalise(products: RealArray, norms: RealArray, their_norms: RealArray, logs: RealArray) -> None:
     """Replace products of rows and voters by the voters' shares of the votes; `logs` are those of their weights."""
     one, two, zero = np.float32(1.0), np.float32(2.0), np.float32(0.0)
@@ -347,14 +357,7 @@ def _normalise(products: RealArray, norms: RealArray, their_norms: RealArray, lo
             row[j] = logs[j] - np.sqrt(squared if squared > np.float32(_ROUNDING) * both else zero)
             largest = max(largest, row[j])
         for j in range(n):
-            exponent = max(row[j] - largest, np.float32(-RANGE)) * np.float32(_PER_LOG2)
-            whole = np.floor(exponent)
-            rest = (exponent - whole) * np.float32(_LOG2)
-            value = np.float32(1.0 / 720.0) + rest * np.float32(1.0 / 5040.0)
-            value = np.float32(1.0 / 24.0) + rest * (np.float32(1.0 / 120.0) + rest * value)
-            value = one + rest * (one + rest * (np.float32(0.5) + rest * (np.float32(1.0 / 6.0) + rest * value)))
-            bits[j] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-            row[j] = value
+            row[j], bits[j] = _exp_and_bits(row[j] - largest)
         total = zero
         for j in range(n):
             row[j] *= powers[j]
