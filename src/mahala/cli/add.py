@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -15,6 +15,7 @@ from mahala.cli.predictors import errors_of, errors_text, finish_change
 
 if TYPE_CHECKING:
     from mahala.cli.predictors import Predictor
+    from mahala.support.arrays import IndexArray
 
 
 def add(
@@ -84,7 +85,7 @@ def _labels(model: Predictor, new: NewRows, column: str | None) -> KnownLabels:
     return labels
 
 
-def _names(model: Predictor, new: Any) -> list[int] | None:
+def _names(model: Predictor, new: IndexArray) -> list[int] | None:
     """Return the next numbers for new rows, or None if the model itself counts rows; raise ValueError for names."""
     names = model.rows_
     if names.dtype != object:

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from importlib.metadata import distributions, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from threadpoolctl import threadpool_info
 
 import mahala
-from mahala.cli.output import Json, show
+from mahala.cli.output import Facts, Json, show
 from mahala.support.display import task_bar
 from mahala.support.limits import COMPILING
 
@@ -84,7 +83,7 @@ def warm_up(as_json: Json = False) -> None:
     show(facts, as_json, done if n else "nothing to compile: all functions are in the cache")
 
 
-def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield from ((name, facts[name]) for name in ("mahala", "python", "platform"))
     yield from facts["packages"].items()
     yield "threads", f"{facts['threads']['used']} used, {facts['threads']['cores']} cores"
@@ -125,7 +124,7 @@ def _gpu() -> str:
     return ", ".join(names) or "none that PyTorch can use"
 
 
-def _cache() -> dict[str, Any]:
+def _cache() -> Facts:
     """Return the folder of Numba's machine code, and what is there for the kernels of this installation."""
     from mahala import compiled
     from mahala.compiled.jit import Kernel

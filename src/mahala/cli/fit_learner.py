@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import mahala
 from mahala.cli.models import learner_named, spectrum
 from mahala.cli.options import FitOptions, computing
-from mahala.cli.output import escape, fact_grid, show
+from mahala.cli.output import Facts, escape, fact_grid, show
 from mahala.cli.predictors import in_progress
 from mahala.cli.tables import check_labels, labelled_table, show_columns
 from mahala.support.validation import is_chunked, is_sparse
@@ -51,7 +51,7 @@ def _check(options: FitOptions) -> None:
         raise ValueError("DATA must be one file, or else --scheduler be given, with which files are read by Dask")
 
 
-def _fitted(options: FitOptions, learner: Learner) -> dict[str, Any]:
+def _fitted(options: FitOptions, learner: Learner) -> Facts:
     """Fit, write and judge a learner; return what to print."""
     from mahala.data.scaling import divided, feature_scales
 
@@ -145,7 +145,7 @@ def _saved(
     return metric
 
 
-def _verdict(learner: Learner, table: Table, scaling: Scaling) -> dict[str, Any] | None:
+def _verdict(learner: Learner, table: Table, scaling: Scaling) -> Facts | None:
     """Judge a learner by cross-validation; None without labels, for a similarity, or if there are too few rows."""
     if table.labels is None or is_chunked(table.X) or _is_bilinear(learner):
         return None
@@ -156,11 +156,11 @@ def _verdict(learner: Learner, table: Table, scaling: Scaling) -> dict[str, Any]
         )  # fmt: skip
     except ValueError:  # as for a class of one row
         return None
-    verdict: dict[str, Any] = board.verdict.as_dict()
+    verdict: Facts = board.verdict.as_dict()
     return verdict
 
 
-def _lines(facts: dict[str, Any], options: FitOptions) -> Iterator[tuple[str, str | None]]:
+def _lines(facts: Facts, options: FitOptions) -> Iterator[tuple[str, str | None]]:
     yield "learner", escape(" ".join([facts["learner"], *options.settings]))
     classes = "" if facts["classes"] is None else f" of {facts['classes']} classes"
     yield "learned from", f"{facts['rows']:,} rows{classes}"

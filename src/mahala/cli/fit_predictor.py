@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import mahala
 from mahala.cli.models import configured
 from mahala.cli.options import FitOptions, computing
-from mahala.cli.output import escape, fact_grid, show
+from mahala.cli.output import Facts, escape, fact_grid, show
 from mahala.cli.output import table as table_of
 from mahala.cli.predictors import (
     expert_shares,
@@ -29,7 +29,11 @@ from mahala.data.columns.values import is_frame
 from mahala.support.parameters import ParameterError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mahala.cli.predictors import Predictor
     from mahala.data.tables import RawTable
+    from mahala.support.arrays import Array
 
 # Values of --learner that name a model that predicts.
 NAMES = {"auto": None, "neighborclassifier": "NeighborClassifier", "neighborregressor": "NeighborRegressor"}
@@ -57,10 +61,10 @@ def _check(options: FitOptions) -> None:
         raise ValueError("DATA must be one file, unless --learner and --scheduler are given")
 
 
-def _fitted(options: FitOptions) -> dict[str, Any]:
+def _fitted(options: FitOptions) -> Facts:
     """Fit, write and measure a model; return what to print."""
-    raw, label = _read(options)
-    labels, is_number, notes = _target(options, raw.labels, label)
+    raw, labels, label = _read(options)
+    labels, is_number, notes = _target(options, labels, label)
     names = None if raw.rows is None else raw.rows.tolist()  # numbers of rows are those in the file
     if options.ids is not None:
         names = names_of_rows(raw.extra[options.ids], options.ids)
@@ -82,7 +86,7 @@ def _fitted(options: FitOptions) -> dict[str, Any]:
         "label": label,
         "rows": raw.data.shape[0],
         "classes": len(model.classes_) if model.is_classifier else None,
-        "columns_used": len(model.metric_.preprocessor.plain_groups()),
+        "columns_used": len(model._model.encoder.plain_groups()),
         "left_out": {"rows": len(rated), "folds": len(set(model.folds_[rated].tolist()))},
         "errors": measured(model, raw.data, labels, others=options.judge and not stopped),
         "weights": expert_shares(model),
@@ -95,8 +99,8 @@ def _fitted(options: FitOptions) -> dict[str, Any]:
     }
 
 
-def _read(options: FitOptions) -> tuple[RawTable, str | None]:
-    """Return the columns of the file and the name of the label; raise ValueError if there is nothing to predict."""
+def _read(options: FitOptions) -> tuple[RawTable, Array, str | None]:
+    """Return the columns of the file, the labels and their name; raise ValueError if there is nothing to predict."""
     from mahala.data.array_files import listed
     from mahala.data.datasets import label_of, read_raw_data
 
@@ -122,10 +126,10 @@ def _read(options: FitOptions) -> tuple[RawTable, str | None]:
         raise ValueError(f"{purpose}; the columns are {listed(raw.data.columns)}")
     if len(set(raw.labels.tolist())) < 2:
         raise ValueError(f"--label {label or 'y'} has the same value in every row, {raw.labels[0]}: nothing to predict")
-    return raw, label
+    return raw, raw.labels, label
 
 
-def _target(options: FitOptions, labels: Any, label: str | None) -> tuple[Any, bool, dict[str, str]]:
+def _target(options: FitOptions, labels: Array, label: str | None) -> tuple[Array, bool, dict[str, str]]:
     """Return what is to be predicted, whether that is numbers, and a remark on the label."""
     from mahala.data.labels import binned, is_continuous
 
@@ -144,10 +148,10 @@ def _target(options: FitOptions, labels: Any, label: str | None) -> tuple[Any, b
     return labels, is_number, notes
 
 
-def _model(options: FitOptions, raw: RawTable, is_number: bool) -> Any:
+def _model(options: FitOptions, raw: RawTable, is_number: bool) -> Predictor:
     """Return a model with its parameters, which say how columns are read, too."""
     kind = mahala.NeighborRegressor if is_number else mahala.NeighborClassifier
-    model: Any = configured(kind(), options.settings, options.seed)
+    model = configured(kind(), options.settings, options.seed)
     if options.keep or options.keep_ids:
         model.identifiers = "keep"
     if options.decimal is not None:
@@ -157,13 +161,13 @@ def _model(options: FitOptions, raw: RawTable, is_number: bool) -> Any:
     return model
 
 
-def _columns(model: Any, raw: RawTable, labels: Any, notes: dict[str, str]) -> list[tuple[str, str]]:
+def _columns(model: Predictor, raw: RawTable, labels: Array, notes: dict[str, str]) -> list[tuple[str, str]]:
     """Return what was done to each column, with remarks on the label and on columns that give it away."""
     from mahala.data.labels import binned, possible_leaks
 
     if not is_frame(raw.data):
         return [*raw.notes, *notes.items()]
-    encoder = model.metric_.preprocessor
+    encoder = model._model.encoder
     classes = labels if model.is_classifier else binned(labels, BINS)
     leaks = possible_leaks(raw_features(model, raw.data), classes, encoder.plain_groups())
     notes |= {name: f"alone nearly determines the label: a leak? If so, --drop {name}" for name in leaks}
@@ -171,7 +175,7 @@ def _columns(model: Any, raw: RawTable, labels: Any, notes: dict[str, str]) -> l
     return [*raw.notes, *columns, *notes.items()]
 
 
-def _suspects(model: Any) -> list[dict[str, Any]]:
+def _suspects(model: Predictor) -> list[Facts]:
     """Return the rows whose label the model is sure is wrong, if it is good enough to say so."""
     if not model.score_ >= (_GOOD if model.is_classifier else _GOOD_R2):
         return []
@@ -183,7 +187,7 @@ def _suspects(model: Any) -> list[dict[str, Any]]:
     return [dict(zip(keys, line, strict=True)) for line in lines if line[-1] >= least]
 
 
-def _parts(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[Any]:
+def _parts(facts: Facts, settings: Sequence[str]) -> Iterator[RenderableType]:
     yield fact_grid((name, None if text is None else escape(text)) for name, text in _lines(facts, settings))
     left_out, errors = facts["left_out"], facts["errors"]
     if errors:
@@ -207,7 +211,7 @@ def _parts(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[Any]:
     yield fact_grid([("model", escape(facts["file"])), ("privacy", escape(privacy))])
 
 
-def _lines(facts: dict[str, Any], settings: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _lines(facts: Facts, settings: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     yield "learner", " ".join([facts["model"], *settings])
     yield "predicts", facts["label"]
     classes = "" if facts["classes"] is None else f" of {facts['classes']} classes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from mahala.cli import options
 from mahala.cli.model_rows import load_predictor
 from mahala.cli.output import Json
 from mahala.cli.predictors import finish_change
+
+if TYPE_CHECKING:
+    from mahala.neighbors.rows import RowName
 
 
 def forget(
@@ -47,7 +50,7 @@ def forget(
     finish_change(predictor, place, {"forgotten": gone}, lines, refit=refit, advice=advice, as_json=as_json)
 
 
-def _called(texts: Sequence[str], there: Sequence[Any]) -> list[Any]:
+def _called(texts: Sequence[str], there: Sequence[RowName]) -> list[RowName]:
     """Return the rows that are meant; a text comes before a number that is written so."""
     lookup = {str(name): name for name in there} | {name: name for name in there if isinstance(name, str)}
     for text in texts:

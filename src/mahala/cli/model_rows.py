@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mahala.cli.predictors import Predictor
     from mahala.data.columns.cells import Decimal
     from mahala.data.tables import RawTable, Table
+    from mahala.neighbors.rows import RowName
+    from mahala.support.arrays import Places
 
 
 @contextmanager
@@ -62,7 +64,7 @@ class KnownLabels(NamedTuple):
     """Labels of some rows in the form of those that a model was fitted to: None or NaN for what it cannot hold."""
 
     rows: IndexArray  # numbers of the rows that have one
-    values: list[Any]
+    values: list[object]
     texts: list[str]
 
 
@@ -106,7 +108,7 @@ class NewRows:
         """The columns, or the rows without column names."""
         return self.table.data
 
-    def names(self, column: str, rows: Any = slice(None)) -> list[Any]:
+    def names(self, column: str, rows: Places = slice(None)) -> list[RowName]:
         """Return the names of all rows, or of some, from a column."""
         return names_of_rows(np.array(self.data[column].to_list()), column, rows)
 
@@ -148,13 +150,13 @@ class NewRows:
         )
 
 
-def _as_classes(classes: list[Any], values: list[Any], texts: list[str]) -> list[Any]:
+def _as_classes(classes: list[object], values: list[object], texts: list[str]) -> list[object]:
     """Return labels, which may be written in another way or have another type than in the fit, as classes or None."""
-    lookup: dict[Any, Any] = {str(value): value for value in classes}
+    lookup: dict[object, object] = {str(value): value for value in classes}
     lookup |= {str(value).lower(): value for value in classes if isinstance(value, bool)}
     lookup |= {value: value for value in classes}
 
-    def class_of(value: Any, text: str) -> Any:
+    def class_of(value: object, text: str) -> object:
         short = f"{value:.10g}" if isinstance(value, float) else text
         return next((lookup[key] for key in (text, value, short) if key in lookup), None)
 

@@ -6,21 +6,30 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import mahala
+from mahala.support.lazily import BaseEstimator
 from mahala.support.validation import is_sparse
+
+if TYPE_CHECKING:
+    from mahala.learner import Learner
+    from mahala.saved_estimator import SavedEstimator
+    from mahala.support.arrays import FloatArray
+
+
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 # Computing the singular values of a larger bilinear matrix takes minutes.
 _LARGEST_DECOMPOSED = 3000
 
 
-def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Any:
+def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Learner:
     """Return a learner by its name in any case, with settings such as "C=0.1" and `seed` as its random_state."""
     from mahala.learner import Learner
     from mahala.saved_estimator import estimator_names, kind_named
 
-    def kind_of(exact: str) -> Any:
+    def kind_of(exact: str) -> type[Learner] | None:
         kind = kind_named(exact)
         return kind if kind is not None and issubclass(kind, Learner) else None
 
@@ -36,10 +45,10 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
     return configured(kind(), settings, seed)
 
 
-def configured(learner: Any, settings: Sequence[str], seed: int | None = None) -> Any:
+def configured(learner: Estimator, settings: Sequence[str], seed: int | None = None) -> Estimator:
     """Return a learner after changing its parameters by settings such as "C=0.1", and `seed` as its random_state."""
     parameters = learner.get_params(deep=False)
-    given = {}
+    values = {}
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
@@ -49,12 +58,12 @@ def configured(learner: Any, settings: Sequence[str], seed: int | None = None) -
             raise ValueError(f"{which}; it has {', '.join(parameters)}")
         words = {"true": "True", "false": "False", "none": "None"}
         try:
-            given[key] = ast.literal_eval(words.get(text.lower(), text))
+            values[key] = ast.literal_eval(words.get(text.lower(), text))
         except (ValueError, SyntaxError):
-            given[key] = text
+            values[key] = text
     if seed is not None and "random_state" in parameters:
-        given.setdefault("random_state", seed)
-    learner.set_params(**given)
+        values.setdefault("random_state", seed)
+    learner.set_params(**values)
     return learner
 
 
@@ -63,7 +72,7 @@ def load_metric(path: Path) -> mahala.Metric:
     return load_model(path)[0]
 
 
-def load_model(path: Path) -> tuple[mahala.Metric, Any]:
+def load_model(path: Path) -> tuple[mahala.Metric, SavedEstimator | None]:
     """Return the metric of a model file, and the learner if the file holds one, or None."""
     model = mahala.load(path)
     if isinstance(model, mahala.Metric):
@@ -74,7 +83,7 @@ def load_model(path: Path) -> tuple[mahala.Metric, Any]:
         raise mahala.ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 
 
-def spectrum(metric: mahala.Metric) -> Any:
+def spectrum(metric: mahala.Metric) -> FloatArray | None:
     """Return the eigenvalues (bilinear: singular values), or None if computing them would take too long."""
     is_large = isinstance(metric, mahala.BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
     return None if is_large or is_sparse(metric.matrix) else metric.spectrum

@@ -1,5 +1,7 @@
 """Output of the commands: show results as text or JSON, and write files; text from files is made safe first."""
 
+from __future__ import annotations
+
 import csv
 import io
 import json
@@ -11,13 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from mahala.support.files import named, whole_file
 
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
 Writer = Callable[[Path], object]
+Facts = dict[str, Any]  # what a command says, by name
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
 
 # Characters that control a terminal, or change the direction of the text around them.
@@ -50,12 +58,12 @@ def say(text: str, err: bool = False) -> None:
         typer.echo(printable(text), err=err)
 
 
-def terminal(stderr: bool = False) -> Any:
+def terminal(stderr: bool = False) -> Console:
     """Return a console of Rich that makes all text printable."""
     from rich.console import Console
 
     class Safe(Console):
-        def render_str(self, text: str, *args: Any, **options: Any) -> Any:
+        def render_str(self, text: str, *args: Any, **options: Any) -> Text:
             return super().render_str(printable(text), *args, **options)
 
         def print(self, *objects: Any, **options: Any) -> None:
@@ -65,7 +73,7 @@ def terminal(stderr: bool = False) -> Any:
     return Safe(stderr=stderr, highlight=False)
 
 
-def show(facts: dict[str, Any], as_json: bool, text: str | Callable[[dict[str, Any]], Iterable[Any]]) -> None:
+def show(facts: Facts, as_json: bool, text: str | Callable[[Facts], Iterable[RenderableType]]) -> None:
     """Print the result of a command: its facts as JSON, or text, or what a function makes of the facts for Rich."""
     if as_json:
         print_json(facts)
@@ -77,7 +85,7 @@ def show(facts: dict[str, Any], as_json: bool, text: str | Callable[[dict[str, A
             console.print(part)
 
 
-def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Any:
+def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Table:
     """Return lines of a name in bold and what is said of it, in Rich's markup; those with None are left out."""
     from rich.table import Table
 
@@ -89,7 +97,7 @@ def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Any:
     return grid
 
 
-def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> Any:
+def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> Table:
     """Return a table to add rows to; columns whose titles are in `text` are folded, the others hold numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -123,7 +131,7 @@ def text_writer(text: str) -> Writer:
     return lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
+def csv_writer(rows: Iterable[Iterable[object]]) -> Writer:
     """Return a function for `write_files` that writes rows; text that looks like a formula gets an apostrophe."""
 
     def write(path: Path) -> None:
@@ -133,23 +141,23 @@ def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
     return write
 
 
-def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
     """Return rows as the text of a CSV file, as `csv_writer` writes it."""
     file = io.StringIO()
     _write_csv(file, rows)
     return file.getvalue()
 
 
-def _write_csv(file: TextIO, rows: Iterable[Iterable[Any]]) -> None:
+def _write_csv(file: TextIO, rows: Iterable[Iterable[object]]) -> None:
     csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
 
 
-def rows_of(columns: Mapping[str, Sequence[Any]]) -> Iterator[Iterable[Any]]:
+def rows_of(columns: Mapping[str, Sequence[object]]) -> Iterator[Iterable[object]]:
     """Return the names of columns, and then their rows."""
     return chain([columns], zip(*columns.values(), strict=True))
 
 
-def columns_writer(path: Path, columns: Mapping[str, Sequence[Any]]) -> Writer:
+def columns_writer(path: Path, columns: Mapping[str, Sequence[object]]) -> Writer:
     """Return a function for `write_files` that writes columns to a .csv or .parquet file."""
     if path.suffix.lower() == ".csv":
         return csv_writer(rows_of(columns))
@@ -158,7 +166,7 @@ def columns_writer(path: Path, columns: Mapping[str, Sequence[Any]]) -> Writer:
     return parquet_writer({**columns, **texts})  # a column of Parquet has one type
 
 
-def parquet_writer(columns: Mapping[str, Sequence[Any]]) -> Writer:
+def parquet_writer(columns: Mapping[str, Sequence[object]]) -> Writer:
     """Return a function for `write_files` that writes columns to a .parquet file."""
 
     def write(path: Path) -> None:
@@ -178,7 +186,7 @@ def parquet_writer(columns: Mapping[str, Sequence[Any]]) -> Writer:
     return write
 
 
-def records_writer(records: Sequence[Mapping[str, Any]]) -> Writer:
+def records_writer(records: Sequence[Mapping[str, object]]) -> Writer:
     """Return a function for `write_files` that writes records with the same fields to a .csv file; NaN stays empty."""
     rows = (["" if value != value else value for value in record.values()] for record in records)
     return csv_writer([list(records[0]), *rows])
@@ -192,7 +200,7 @@ def provenance(command: str, data: str = "") -> dict[str, str]:
     return {"Command": typed, "Versions": ", ".join(f"{library} {number}" for library, number in versions().items())}
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if not isinstance(value, str) or not value.startswith(_FORMULA):
         return value
     try:
@@ -202,14 +210,14 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as one line of strict JSON: arrays as lists, NaN and infinities as null."""
     text = json.dumps(plain_value(value), ensure_ascii=False, allow_nan=False)
     with named(STDOUT):
         typer.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> object:
     """Return a value of types that JSON has: arrays as lists, NaN and infinities as None."""
     if isinstance(value, dict):
         return {str(key): plain_value(item) for key, item in value.items()}

@@ -16,6 +16,7 @@ import mahala
 from mahala.cli import options
 from mahala.cli.model_rows import NewRows, load_predictor
 from mahala.cli.output import (
+    Facts,
     Json,
     Writer,
     columns_writer,
@@ -33,7 +34,10 @@ from mahala.cli.predictors import errors_of, errors_text, percent, value_text
 from mahala.support.display import task_bar
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from mahala.cli.predictors import Predictor
+    from mahala.neighbors.reasons import Reasons
 
 # Rows that are printed, columns that are named with --why, and how small a share of a distance is not.
 _SHOWN, _COLUMNS, _LEAST = 20, 3, 0.005
@@ -103,7 +107,7 @@ def predict(
     with new.named():
         predicted = _predictions(predictor, new.data, probabilities, level, strangeness, k if why else 0)
     records = [{"row": name} | record for name, record in zip(names, predicted, strict=True)]
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "rows": len(records),
         "label": predictor.target_name_,
         "errors": _errors(predictor, new, label, [record["prediction"] for record in records]),
@@ -123,7 +127,7 @@ def predict(
 
 def _predictions(
     model: Predictor, data: Any, probabilities: bool, level: float | None, strangeness: bool, k: int
-) -> list[dict[str, Any]]:
+) -> list[Facts]:
     """Return what is predicted of each row, as nested records."""
     n, columns = data.shape[0], {}
     if isinstance(model, mahala.NeighborClassifier):
@@ -151,7 +155,7 @@ def _predictions(
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _why(reasons: Any) -> dict[str, Any]:
+def _why(reasons: Reasons) -> Facts:
     largest = sorted(reasons.columns.items(), key=lambda pair: -pair[1])[:_COLUMNS]
     return {
         "rows": [dict(zip(("row", "label", "share"), line, strict=True)) for line in reasons.rows],
@@ -160,7 +164,7 @@ def _why(reasons: Any) -> dict[str, Any]:
     }
 
 
-def _errors(model: Predictor, new: NewRows, label: str | None, predicted: list[Any]) -> dict[str, Any] | None:
+def _errors(model: Predictor, new: NewRows, label: str | None, predicted: list[object]) -> Facts | None:
     """Return how wrong the predictions are for the rows that have a label; None if none has one that is known."""
     labels = new.labels(model, label or model.target_name_)
     if labels is None:
@@ -182,14 +186,14 @@ def _errors(model: Predictor, new: NewRows, label: str | None, predicted: list[A
     return {"rows": int(there.sum()), **errors_of(np.array(chosen)[there], truth[there], classes=False)}
 
 
-def _error_lines(errors: dict[str, Any] | None) -> Iterator[str]:
+def _error_lines(errors: Facts | None) -> Iterator[str]:
     if errors is not None:
         yield f"{errors_text(errors)}, on {errors['rows']:,} row{'s' if errors['rows'] > 1 else ''} with a label"
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
+def _flat(record: Facts) -> Facts:
     """Return a record whose values fit into cells."""
-    flat: dict[str, Any] = {}
+    flat: Facts = {}
     for name, value in record.items():
         if name == "probabilities":
             flat |= {f"probability of {label}": share for label, share in value.items()}
@@ -204,27 +208,27 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _nearest(why: dict[str, Any]) -> str:
+def _nearest(why: Facts) -> str:
     return "; ".join(f"{line['row']} ({value_text(line['label'])}, {percent(line['share'])})" for line in why["rows"])
 
 
-def _apart(why: dict[str, Any]) -> str:
+def _apart(why: Facts) -> str:
     return "; ".join(f"{name} {percent(share)}" for name, share in why["columns"].items())
 
 
-def _columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def _columns(records: list[Facts]) -> dict[str, list[object]]:
     """Return the columns of a file."""
     flat = [_flat(record) for record in records]
     return {name: [record[name] for record in flat] for name in flat[0]}
 
 
-def _writer(path: Path, records: list[dict[str, Any]]) -> Writer:
+def _writer(path: Path, records: list[Facts]) -> Writer:
     if path.suffix.lower() == ".json":
         return text_writer(json.dumps(plain_value(records), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
     return columns_writer(path, _columns(records))
 
 
-def _parts(facts: dict[str, Any], model: Any) -> Iterator[Any]:
+def _parts(facts: Facts, model: Predictor) -> Iterator[RenderableType]:
     records = facts["predictions"]
     flat = [_flat(record) for record in records[:_SHOWN]]
     titles = list(flat[0])

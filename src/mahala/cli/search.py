@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,11 +17,15 @@ from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, 
 from mahala.cli.output import csv_writer, escape, print_json, show, table, terminal, write_files
 from mahala.support.arrays import slices
 
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array, Rows
+
+
 # Number of queries whose distances are computed at a time.
 _BLOCK = 256
 
 # A query, and the row numbers, labels (or None) and scores of the items nearest to it, nearest first.
-Result = tuple[int, list[int], list[Any] | None, list[float]]
+Result = tuple[int, list[int], list[object] | None, list[float]]
 
 
 def search(
@@ -85,7 +89,13 @@ def search(
 
 
 def _find(
-    metric: mahala.Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, exclude_self: bool
+    metric: mahala.Metric,
+    queries: Rows,
+    numbers: list[int],
+    items: Rows,
+    labels: Array | None,
+    k: int,
+    exclude_self: bool,
 ) -> Iterator[Result]:
     n_items = items.shape[0]
     k = min(k, n_items - exclude_self)

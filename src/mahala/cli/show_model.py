@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import mahala
 from mahala.cli.models import spectrum, trust_text
-from mahala.cli.output import bar, escape, fact_grid, terminal
+from mahala.cli.output import Facts, bar, escape, fact_grid, terminal
 from mahala.cli.predictors import expert_shares, experts_text, percent, score_text
 from mahala.cli.tables import show_columns
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from mahala.cli.predictors import Predictor
+    from mahala.saved_estimator import SavedEstimator
 
 # Classes that are named.
 _NAMED = 10
@@ -31,7 +34,7 @@ _OF_LEARNER = {
 Chart = tuple[str, list[tuple[str, float, str]]]
 
 
-def predictor_facts(model: Predictor, top: int) -> dict[str, Any]:
+def predictor_facts(model: Predictor, top: int) -> Facts:
     """Return the facts about a model that predicts."""
     encoder, shares = model._model.encoder, None
     if model.metric is None:
@@ -55,7 +58,7 @@ def predictor_facts(model: Predictor, top: int) -> dict[str, Any]:
     }
 
 
-def predictor_parts(facts: dict[str, Any], model: Predictor, path: Path) -> Iterator[Any]:
+def predictor_parts(facts: Facts, model: Predictor, path: Path) -> Iterator[RenderableType]:
     """Yield the text about a model that predicts."""
     kind = "numbers" if facts["classes"] is None else "classes"
     yield f"[bold]{escape(str(path))}[/bold] holds a model that predicts {kind}, and its training rows"
@@ -64,7 +67,7 @@ def predictor_parts(facts: dict[str, Any], model: Predictor, path: Path) -> Iter
     yield from _parts(_predictor_lines(facts, model), charts, facts["columns"])
 
 
-def _predictor_lines(facts: dict[str, Any], model: Predictor) -> Iterator[tuple[str, str | None]]:
+def _predictor_lines(facts: Facts, model: Predictor) -> Iterator[tuple[str, str | None]]:
     yield "learner", repr(model)
     yield "predicts", facts["label"]
     yield "rows", f"{facts['rows']:,}{', with names' if facts['named'] else ''}"
@@ -77,7 +80,7 @@ def _predictor_lines(facts: dict[str, Any], model: Predictor) -> Iterator[tuple[
     yield "size", f"{facts['bytes'] / 1024:,.0f} KiB"
 
 
-def metric_facts(metric: mahala.Metric, learner: Any, top: int) -> dict[str, Any]:
+def metric_facts(metric: mahala.Metric, learner: SavedEstimator | None, top: int) -> Facts:
     """Return the facts about a metric, or a learner of one."""
     origin = metric.origin or {}
     values = spectrum(metric)
@@ -104,7 +107,7 @@ def metric_facts(metric: mahala.Metric, learner: Any, top: int) -> dict[str, Any
     } | ({} if metric.preprocessor is None else {"columns": metric.preprocessor.columns_})
 
 
-def _diagonal(metric: mahala.Metric, top: int) -> list[dict[str, Any]] | None:
+def _diagonal(metric: mahala.Metric, top: int) -> list[Facts] | None:
     """Return the features with the largest weights, if queries and items have the same ones."""
     if metric.matrix.shape[0] != metric.matrix.shape[1]:
         return None
@@ -114,7 +117,7 @@ def _diagonal(metric: mahala.Metric, top: int) -> list[dict[str, Any]] | None:
     return [{"feature": names[feature], "weight": float(weights[feature])} for feature in order]
 
 
-def metric_parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:
+def metric_parts(facts: Facts, path: Path) -> Iterator[RenderableType]:
     """Yield the text about a metric, or a learner of one."""
     is_bilinear = facts["kind"] == "bilinear"
     what = "a bilinear similarity xᵀMy" if is_bilinear else "a Mahalanobis distance"
@@ -130,7 +133,7 @@ def metric_parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:
     yield from _parts(_metric_lines(facts), charts, facts.get("columns", ()))
 
 
-def _metric_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+def _metric_lines(facts: Facts) -> Iterator[tuple[str, str | None]]:
     if facts["learner"] is not None:
         params = ", ".join(f"{key}={value!r}" for key, value in sorted((facts["params"] or {}).items()))
         yield "learner", f"{facts['learner']}({params})"
@@ -160,7 +163,7 @@ def _metric_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
 
 def _parts(
     lines: Iterator[tuple[str, str | None]], charts: Sequence[Chart], columns: Sequence[tuple[str, str]]
-) -> Iterator[Any]:
+) -> Iterator[RenderableType]:
     """Yield named facts, bars of values, and what was done to columns."""
     from rich.table import Table
 

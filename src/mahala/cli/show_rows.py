@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING, Any
 import mahala
 from mahala.cli.model_rows import NewRows, read_rows
 from mahala.cli.options import check_row_number
-from mahala.cli.output import bar, escape, table, terminal
+from mahala.cli.output import Facts, bar, escape, table, terminal
 from mahala.cli.predictors import percent, value_text
 from mahala.support.validation import is_sparse
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from mahala.cli.predictors import Predictor
     from mahala.data.columns.cells import Decimal
+    from mahala.support.arrays import FloatArray
 
 # Widths of the longest bar and of a line without bars; narrower terminals do not show the values of the rows.
 _BAR, _BARE = 24, 60
 
 
-def prediction_facts(
-    model: Predictor, data: str, row: int, k: int, decimal: Decimal | None, first_index: int
-) -> dict[str, Any]:
+def prediction_facts(model: Predictor, data: str, row: int, k: int, decimal: Decimal | None, first_index: int) -> Facts:
     """Return why the prediction for a row of a table is what it is."""
     new = NewRows.read(data, model, decimal, first_index)
     check_row_number(row, new.data.shape[0], "ROW")
@@ -35,7 +37,7 @@ def prediction_facts(
     return {"row": row, "label": label, **vars(reasons), "rows": voters, "text": str(reasons)}
 
 
-def prediction_parts(facts: dict[str, Any]) -> Iterator[Any]:
+def prediction_parts(facts: Facts) -> Iterator[RenderableType]:
     """Yield the text of why a row is predicted so."""
     sentences, _, _ = facts["text"].partition("Rows that voted:")
     yield from map(escape, sentences.splitlines())
@@ -47,7 +49,7 @@ def prediction_parts(facts: dict[str, Any]) -> Iterator[Any]:
     yield grid
 
 
-def distance_facts(metric: mahala.Metric, data: str, rows: Sequence[int], top: int, **reading: Any) -> dict[str, Any]:
+def distance_facts(metric: mahala.Metric, data: str, rows: Sequence[int], top: int, **reading: Any) -> Facts:
     """Return the distance or similarity of two rows of a table, and what contributes to it."""
     X = read_rows(data, metric, **reading).X
     for row in rows:
@@ -55,9 +57,9 @@ def distance_facts(metric: mahala.Metric, data: str, rows: Sequence[int], top: i
     x, x2 = X[rows].toarray() if is_sparse(X) else X[rows]
     explanation = metric.explain(x, x2)
     names, features = explanation.feature_names, explanation.features
-    contributions: list[dict[str, Any]] = []
+    contributions: list[Facts] = []
     for name, value in explanation.top(top):
-        line: dict[str, Any] = {"name": name, "contribution": value}
+        line: Facts = {"name": name, "contribution": value}
         if names is not None and features is not None:
             feature = names.index(name)
             line["values"] = [float(x[feature]), float(x2[feature])]
@@ -68,12 +70,12 @@ def distance_facts(metric: mahala.Metric, data: str, rows: Sequence[int], top: i
     return facts | {"kind": metric.kind, "rows": rows, "contributions": contributions, "left_out": left_out}
 
 
-def _similarity(metric: mahala.Metric, x: Any, x2: Any) -> dict[str, Any]:
+def _similarity(metric: mahala.Metric, x: FloatArray, x2: FloatArray) -> Facts:
     square = metric.matrix.shape[0] == metric.matrix.shape[1]
     return {"similarity": metric.similarity(x, x2), "inner_product": float(x @ x2) if square else None}
 
 
-def _distance(metric: mahala.MahalanobisMetric, x: Any, x2: Any) -> dict[str, Any]:
+def _distance(metric: mahala.MahalanobisMetric, x: FloatArray, x2: FloatArray) -> Facts:
     squared = metric.distance(x, x2, squared=True)
     difference = (x - x2) if metric.scales is None else (x - x2) / metric.scales
     return {
@@ -86,7 +88,7 @@ def _distance(metric: mahala.MahalanobisMetric, x: Any, x2: Any) -> dict[str, An
     }
 
 
-def distance_parts(facts: dict[str, Any]) -> Iterator[Any]:
+def distance_parts(facts: Facts) -> Iterator[RenderableType]:
     """Yield the text of how far apart or how similar two rows are, and why."""
     one, other = facts["rows"]
     if facts["kind"] == "bilinear":
@@ -114,7 +116,7 @@ def distance_parts(facts: dict[str, Any]) -> Iterator[Any]:
         yield f"[dim]{facts['left_out']:,} smaller contributions are not shown; use --top to show more.[/dim]"
 
 
-def _contributions(facts: dict[str, Any], total: float | None) -> Any:
+def _contributions(facts: Facts, total: float | None) -> Table:
     """Return the table of contributions, with their shares of a total if there is one."""
     lines, width = facts["contributions"], terminal().width
     of_features = "values" in lines[0]

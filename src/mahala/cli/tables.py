@@ -19,6 +19,7 @@ from mahala.support.files import check_readable
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
+    from mahala.support.arrays import Array, Rows
 
 # Classes that are made of a label that is a number, and the most columns that are listed.
 BINS, _SHOWN = 4, 25
@@ -68,7 +69,7 @@ def without_single_rows(table: Table, label: str | None) -> Table:
     return table._replace(X=table.X[rows], labels=table.labels[rows], columns=columns, rows=numbers, extra=extra)
 
 
-def times_of(values: Any) -> Any:
+def times_of(values: Array | None) -> Array | None:
     """Return a column of times: numbers, also those that were kept as text, or dates."""
     if values is None or values.dtype.kind in "iufM":
         return values
@@ -109,7 +110,7 @@ def check_labels(table: Table, data: str, purpose: str) -> None:
     raise ValueError(f"--label must name the column of labels, {purpose}; the columns are {', '.join(names[:20])}")
 
 
-def read_with_ids(path: Path) -> tuple[Any, list[str]]:
+def read_with_ids(path: Path) -> tuple[Rows, list[str]]:
     """Return the vectors of a file and their ids as text, row numbers if there are none."""
     rows, ids = mahala.data.read_vectors(path)
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
@@ -124,18 +125,21 @@ def open_input(path: Path | None) -> AbstractContextManager[Any]:
     return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
 
 
-def read_items(path: Path) -> Any:
+def read_items(path: Path) -> Rows:
     """Return the rows of an .npz file, or of a memory-mapped .npy file."""
     from mahala.data.array_files import read_npz
 
     if path.suffix not in (".npy", ".npz"):
         raise ValueError(f"--items must be a .npy or .npz file, got {path}")
     check_readable(path)
+    rows: Rows
     if path.suffix == ".npz":
-        return read_npz(str(path))[0]
+        rows, _ = read_npz(str(path))
+        return rows
     try:
-        return open_memmap(path, mode="r")
+        rows = open_memmap(path, mode="r")
     except OSError:
         raise
     except Exception as error:  # damaged files cause errors of many types
         raise ValueError(f"--items {path} is not a readable .npy file ({error})") from error
+    return rows

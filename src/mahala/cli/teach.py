@@ -6,15 +6,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 import mahala
 from mahala.cli.options import Force, check_output
-from mahala.cli.output import Json, escape, fact_grid, say, show, write_files
+from mahala.cli.output import Facts, Json, escape, fact_grid, say, show, write_files
 from mahala.cli.tables import read_with_ids
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 
 # Answers between two times that the model file is written.
 _SAVED = 10
@@ -104,7 +108,7 @@ def _key() -> str:
             return key
 
 
-def _parts(facts: dict[str, Any]) -> Iterator[Any]:
+def _parts(facts: Facts) -> Iterator[RenderableType]:
     lines: list[tuple[str, str | None]] = [
         ("answers", f"{facts['answered']:,} now, {facts['in_all']:,} in all; {facts['skipped']:,} skipped"),
         ("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"),

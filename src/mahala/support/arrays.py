@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
-    from scipy.sparse import sparray, spmatrix
+    from scipy.sparse import csr_array, sparray, spmatrix
 
     # What public methods take as rows: arrays, lists, data frames, tensors and rows of Dask are like arrays.
     RowsLike = ArrayLike | sparray | spmatrix
+    # What checks make of them.
+    Rows = NDArray[Any] | csr_array
 else:
-    RowsLike = ArrayLike
+    RowsLike, Rows = ArrayLike, NDArray[Any]
 
 Array = NDArray[Any]  # of values of any type
 Arrays = dict[str, Array]  # of a model file, by name
