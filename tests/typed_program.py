@@ -45,5 +45,5 @@ def results(X: Any, y: Any) -> None:
     assert_type(errors.at(3), float)
     assert_type(mahala.evaluation.mean_average_precision(metric, X, y), float)
     assert_type(mahala.compare(np.asarray(X), y, {"GML": mahala.GML()}), mahala.evaluation.Leaderboard)
-    assert_type(mahala.compare(mahala.Pairs(X, [0], [1], [1])), mahala.evaluation.AnswerBoard)
+    assert_type(mahala.compare(mahala.Pairs(X, [0], [1], [1])), mahala.evaluation.Leaderboard)
     mahala.knn_error(metric, X, y, averages="class")  # type: ignore[call-arg]

@@ -19,6 +19,7 @@ OF_LEARNERS = {
 
 # Attributes of the package; metric-learn has most of them with the ending "_Supervised", too.
 OF_PACKAGE = {
+    "AnswerBoard": "compare returns a Leaderboard, of answers as of rows",
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
     "FriedmanResult": "papers.ranks of the repository has it",
     "friedman_holm": "papers.ranks of the repository has it",

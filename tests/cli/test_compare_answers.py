@@ -38,18 +38,24 @@ def test_learners_are_compared_by_answers(trees):
     result = mahala(*files, "--by", "who", "--learners", "LogisticMetric,OASIS")
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    for part in ("250 triplets over 30 items", "New items: Shown to help", "model.safetensors holds LogisticMetric"):
+    for part in (
+        "250 triplets over 30 items",
+        "Shown to help: LogisticMetric has a new-item error",
+        "model.safetensors holds LogisticMetric",
+    ):
         assert part in text
     metric = Metric.load(trees / "out" / "model.safetensors")
     assert metric.matrix.diagonal().argmax() == 0
     assert metric.origin["verdict"] == "shown to help"
     page = (trees / "out" / "report.html").read_text(encoding="utf-8")
-    assert "Answers predicted" in page
+    assert "Answers about the same items" in page
     assert "The gain of each item" in page
     facts = json.loads(mahala(*files, "--learners", "LMNN,OASIS", "--force", "--no-report", "--json").stdout)
     assert facts["winner"] == "LMNN"
     with (trees / "out" / "leaderboard.csv").open() as file:
-        assert [line["name"] for line in csv.DictReader(file)] == [entry["name"] for entry in facts["entries"]]
+        lines = [(line["errors_of"], line["name"]) for line in csv.DictReader(file)]
+    assert lines == [(entry["errors_of"], entry["name"]) for entry in facts["entries"]]
+    assert [line[0] for line in lines] == ["new items"] * 4 + ["same items"] * 4
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ def test_learners_are_compared_by_answers(trees):
     [
         (["--triplets", "answers.csv", "--pairs", "answers.csv"], "give one of --triplets, --pairs and --ratings"),
         (["--triplets", "answers.csv", "--by", "age"], "by names the column 'age'"),
-        (["--triplets", "answers.csv", "--learners", "ITML"], "learn from triplets"),
+        (["--triplets", "answers.csv", "--learners", "ITML"], "names among LogisticMetric, LMNN"),
         (["--triplets", "answers.csv", "--groups", "who"], "--groups goes with rows that have labels"),
         (["--by", "who"], "--by and --ids go with --triplets"),
         (["--pairs", "answers.csv"], "answer 1 must say yes or no"),

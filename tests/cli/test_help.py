@@ -53,7 +53,7 @@ def folder(prepared, tmp_path, monkeypatch):
     for module in ("planning", "panel"):
         monkeypatch.setattr(f"mahala.evaluation.cross_validation.{module}.default_panel", lambda *_, **__: panel)
     monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda _: 1)
-    monkeypatch.setattr("mahala.evaluation.answer_panel.panel_for", lambda *_: {"OASIS": mahala.OASIS()})
+    monkeypatch.setattr("mahala.evaluation.cross_validation.panel.panel_for", lambda *_: {"OASIS": mahala.OASIS()})
 
 
 def _write_files(folder):

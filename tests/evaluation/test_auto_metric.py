@@ -112,7 +112,7 @@ def test_comparisons(kind, monkeypatch):
     assert metric.chosen_ == "LogisticMetric"
     board = metric.leaderboard_
     assert {entry.name for entry in board.entries if entry.name in learners} == {"LogisticMetric"}
-    assert board[metric.chosen_].new_items > board["Euclidean"].new_items + 0.1
+    assert board[metric.chosen_].error < board["Euclidean"].error - 0.1
     assert metric.transform(X).shape[0] == 60
     nothing = kind.from_labels(X, rng.integers(0, 2, 60), 200, random_state=1)
     assert AutoMetric(budget=30.0).fit(nothing).verdict_.kind != "shown to help"

@@ -73,7 +73,7 @@ def test_held_out_answers_are_those_of_a_plain_loop():
 
     fold_of_item = np.random.default_rng(3).permutation(30) % FOLDS
     numbers = [np.unique(rows).tolist().index(row) for row in range(30)]
-    expected, seen = [], []
+    expected, seen = {}, {}
     for fold in range(FOLDS):
         inside = np.array([[fold_of_item[numbers[row]] == fold for row in answer] for answer in rows])
         train = [answer for answer, own in zip(rows, inside, strict=True) if not own.any()]
@@ -85,13 +85,14 @@ def test_held_out_answers_are_those_of_a_plain_loop():
 
         c = np.mean([abs(margin(answer, M)) for answer in train])
         c /= np.mean([abs(margin(answer, np.eye(d))) for answer in train])
-        for answer, own in zip(rows, inside, strict=True):
+        for at, (answer, own) in enumerate(zip(rows, inside, strict=True)):
             if own[0]:
                 mixed = [(1 - share) * M + share * c * np.eye(d) for share in (*CANDIDATES, 0.0)]
-                expected.append([float(margin(answer, each) > 0) for each in mixed])
-                seen.append(numbers[answer[0]])
-    np.testing.assert_array_equal(predicted, expected)
-    np.testing.assert_array_equal(anchors, seen)
+                expected[at] = [float(margin(answer, each) > 0) for each in mixed]
+                seen[at] = numbers[answer[0]]
+    np.testing.assert_array_equal(predicted, [expected[at] for at in sorted(expected)])
+    anchors_seen = [seen[at] for at in sorted(seen)]
+    np.testing.assert_array_equal(anchors, np.unique(anchors_seen, return_inverse=True)[1])
 
 
 def test_standard_errors_are_those_of_anchors():

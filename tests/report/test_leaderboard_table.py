@@ -24,8 +24,8 @@ def entry(name, error, learned=True, failure=None, **more):
 
 def board(*entries):
     return Leaderboard(
-        entries, VERDICT, "NCA", "Euclidean", "Euclidean", np.array([3]), 3, 2, 1, "standard", 0, 90, 4, ("a", "b"),
-        np.arange(90), (np.arange(45), np.arange(45, 90)), 2, 2,
+        entries=entries, verdict=VERDICT, chosen="NCA", reference="Euclidean", scaled="Euclidean", n_neighbors=3,
+        folds=2, random_state=0, n_rows=90, n_features=4, classes=("a", "b"), parts=2, planned=2,
     )  # fmt: skip
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
 import mahala
 from mahala.cli import leaderboard, options
-from mahala.cli.compare_answers import compare_answers
+from mahala.cli.compare_answers import AnswerKind, answer_learners, answer_table
 from mahala.cli.models import learner_named
 from mahala.cli.output import Json, Writer, provenance, records_writer, terminal, text_writer
 from mahala.cli.tables import labelled_table, show_columns, times_of, without_single_rows
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from mahala.data.tables import Table
     from mahala.evaluation import Leaderboard
     from mahala.evaluation.examples import Examples
-    from mahala.learner import Learner
     from mahala.report.chart_data import Shown
 
 # The file in the output folder that keeps what is finished until all is.
@@ -114,47 +114,40 @@ def compare(
     answers that they predict, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
-    from mahala.evaluation.cross_validation.panel import default_panel, default_predictor, members
-    from mahala.evaluation.cross_validation.plan import target_of
-    from mahala.evaluation.cross_validation.splits import MOST_ROWS
+    from mahala.evaluation.cross_validation.measuring import final_seconds
 
     seconds = options.seconds_of(budget, "--budget")
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
     # Comparisons of two labels do not share files.
     parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]
     folder = Path("-".join(parts)) if output is None else output
-    answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
-    given = {kind: path for kind, path in answers.items() if path is not None}
-    _check_folder(folder, report, [Path(data), *given.values()], force)
-    if given:
+    files: dict[AnswerKind, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
+    answers = {kind: path for kind, path in files.items() if path is not None}
+    _check_folder(folder, report, [Path(data), *answers.values()], force)
+    numbers = None if metric == "auto" else metric == "r2"
+    if answers:
         others = {
             "--label": label, "--n-neighbors": n_neighbors, "--repeats": repeats, "--groups": groups, "--time": time,
             "--drop": drop, "--keep": keep, "--bins": bins, "--metric": metric != "auto",
             "--scaling": scaling != "auto",
         }  # fmt: skip
-        if len(given) > 1:
-            raise ValueError(f"give one of --triplets, --pairs and --ratings, got --{' and --'.join(given)}")
+        if len(answers) > 1:
+            raise ValueError(f"give one of --triplets, --pairs and --ratings, got --{' and --'.join(answers)}")
         if refused := [name for name, value in others.items() if value]:
             raise ValueError(f"{refused[0]} goes with rows that have labels, not with answers: leave it out")
-        ((kind, path),) = given.items()
-        compare_answers(
-            data, kind, path, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
-            folder=folder, report=report, as_json=as_json,
-        )  # fmt: skip
-        return
-    if by is not None or ids is not None:
+        ((kind, path),) = answers.items()
+        table = answer_table(data, kind, path, by=by, ids=ids, seed=seed)
+        groups, chosen = by, answer_learners(table.X, learners, seed)
+    elif by is not None or ids is not None:
         raise ValueError("--by and --ids go with --triplets, --pairs or --ratings: leave them out")
-    table = labelled_table(
-        data, label, bins, purpose="by which learners are compared", classes=bins is not None, drop=drop or (),
-        keep=keep or (), extra=[name for name in (groups, time) if name is not None], identifiers=keep_ids,
-        decimal=decimal, first_index=first_index,
-    )  # fmt: skip
-    numbers = target_of(table.labels, table.X.shape[0], None if metric == "auto" else metric == "r2").is_number
-    table = table if numbers else without_single_rows(table, label)
-    show_columns(() if as_json else table.columns)
-    n_rows, n_features = table.X.shape
-    panel: Any = (members if learners else default_panel)(min(n_rows, MOST_ROWS), n_features, seed, numbers=numbers)
-    chosen = panel if learners is None else _chosen(learners, panel | default_predictor(seed, numbers=numbers), seed)
+    else:
+        table = labelled_table(
+            data, label, bins, purpose="by which learners are compared", classes=bins is not None, drop=drop or (),
+            keep=keep or (), extra=[name for name in (groups, time) if name is not None], identifiers=keep_ids,
+            decimal=decimal, first_index=first_index,
+        )  # fmt: skip
+        table, chosen = _rows_and_learners(table, label, learners, seed, numbers)
+        show_columns(() if as_json else table.columns)
     interrupt = None
     with options.computing(device, scheduler), task_bar("Comparing", terminal(stderr=True).is_terminal) as update:
         try:
@@ -162,85 +155,115 @@ def compare(
                 table.X, table.labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
                 n_neighbors=n_neighbors, metric=metric, scaling=scaling,
                 groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,
-                baselines=baselines, random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor,
+                baselines=baselines, random_state=seed, n_jobs=n_jobs,
+                preprocessor=None if answers else table.preprocessor,
                 resume=folder / CELLS, callback=lambda done, total, learner: update(done, learner, total),
             )  # fmt: skip
         except ComparisonInterrupted as error:
             board, interrupt = error.leaderboard, error
-    board = replace(board, columns=table.columns)
+    result = _Result(replace(board, columns=table.columns), chosen, table, final_seconds(seconds))
     with terminal(stderr=True).status("Fitting the winner to all rows…"):
-        examples = _examples(board, chosen, table, seconds)
-        writers = _writers(board, chosen, table, seconds, (name, data, label, folder) if report else None, examples)
+        examples = result.examples()
+        commands = _commands(data, label, folder / leaderboard.MODEL, answers=result.board.answers is not None)
+        page = {"title": name, "commands": commands, "measured": provenance("compare", data), "examples": examples}
+        writers = result.writers(page if report else None)
     earlier = [CELLS] if interrupt is None and not board.partial else []
-    facts = leaderboard.as_facts(board, data)
+    facts = leaderboard.as_facts(result.board, data)
     facts["predictions"] = [] if examples is None else [example._asdict() for example in examples.examples]
-    leaderboard.finish(folder, writers, facts, leaderboard.parts(board, examples), as_json, earlier)
+    leaderboard.finish(folder, writers, facts, leaderboard.parts(result.board, examples), as_json, earlier)
     if interrupt is not None:
         raise interrupt
 
 
-def _writers(
-    board: Leaderboard,
-    chosen: dict[str, Learner],
-    table: Table,
-    seconds: float | None,
-    page: tuple[str, str, str | None, Path] | None,
-    examples: Examples | None,
-) -> dict[str, Writer]:
-    """Return the writers of the result's files; `page` has title, data, label and folder of the report, if any."""
-    from mahala.evaluation.cross_validation.measuring import final_seconds
+def _rows_and_learners(
+    table: Table, label: str | None, learners: str | None, seed: int, numbers: bool | None
+) -> tuple[Table, dict[str, Any]]:
+    """Return the rows whose classes can be tested, and the learners by name."""
+    from mahala.evaluation.cross_validation.panel import default_panel, default_predictor, members
+    from mahala.evaluation.cross_validation.plan import target_of
+    from mahala.evaluation.cross_validation.splits import MOST_ROWS
 
-    limit, rows, labels = final_seconds(seconds), board.rows, cast(Any, table.labels)
-    numbers = not board.classes
-    origin = {"partial": f"{board.parts} of {board.planned} test parts"} if board.partial else {}
+    numbers = target_of(table.labels, table.X.shape[0], numbers).is_number
+    table = table if numbers else without_single_rows(table, label)
+    size = min(table.X.shape[0], MOST_ROWS), table.X.shape[1]
+    if learners is None:
+        return table, {**default_panel(*size, seed, numbers=numbers)}
+    panel = {**members(*size, seed, numbers=numbers), **default_predictor(seed, numbers=numbers)}
+    return table, _chosen(learners, panel, seed)
 
-    def fitted(entry: mahala.evaluation.Entry) -> mahala.MahalanobisMetric:
-        model = mahala.evaluation.refit(
-            table.X[rows], labels[rows], chosen.get(entry.name), entry.scaling, table.feature_names, seconds=limit,
-            numbers=numbers,
+
+class _Result(NamedTuple):
+    """A leaderboard, its learners by name, what they were compared on, and the seconds of a final fit."""
+
+    board: Leaderboard
+    learners: Mapping[str, Any]
+    table: Table
+    seconds: float | None
+
+    def fitted(self, entry: mahala.evaluation.Entry) -> mahala.Metric:
+        """Return the metric of an entry, fitted to all that was compared."""
+        from mahala.evaluation.cross_validation.fitting import refit, refit_answers
+
+        board, table, learner = self.board, self.table, self.learners.get(entry.name)
+        model: mahala.Metric
+        if board.answers is not None:
+            model = refit_answers(table.X, learner, unit_rows=entry.unit_rows, seconds=self.seconds)
+        else:
+            X, y = table.X[board.rows], cast(Any, table.labels)[board.rows]
+            numbers = not board.classes
+            model = refit(X, y, learner, entry.scaling, table.feature_names, seconds=self.seconds, numbers=numbers)
+        partial = {"partial": f"{board.parts} of {board.planned} test parts"} if board.partial else {}
+        origin = {**(model.origin or {}), **partial, "verdict": board.verdict.kind}
+        return replace(model, preprocessor=table.preprocessor, origin=origin)
+
+    def writers(self, page: dict[str, Any] | None) -> dict[str, Writer]:
+        """Return the writers of the files; `page` has arguments of the report, if there is to be one."""
+        board, model, writers = self.board, self.fitted(self.board.winner), dict[str, Writer]()
+        if page is not None:
+            from mahala.report.html import report
+
+            text = report(board, self._shown(model), saved=leaderboard.saved_model(board), **page)
+            writers[leaderboard.REPORT] = text_writer(text)
+        writers[leaderboard.MODEL] = model.save
+        if board.candidate is not None and board.candidate is not board.winner:
+            writers[leaderboard.LEARNED] = self.fitted(board.candidate).save
+        return writers | {leaderboard.TABLE: records_writer(board.table())}
+
+    def examples(self) -> Examples | None:
+        """Return predictions of a few rows by the first of mahala's models, if one was compared."""
+        from mahala.evaluation.cross_validation.panel import default_predictor
+        from mahala.evaluation.examples import examples_of
+
+        board, table = self.board, self.table
+        known: dict[str, Any] = {**default_predictor(board.random_state, numbers=not board.classes), **self.learners}
+        name = next((entry.name for entry in board.models if entry.failure is None and entry.name in known), None)
+        if name is None:
+            return None
+        names = None if table.preprocessor is None else table.preprocessor.feature_groups()
+        if names is None and table.feature_names is not None:
+            names = {feature: [j] for j, feature in enumerate(table.feature_names)}
+        return examples_of(
+            table.X, table.labels, known[name], board, names=names, preprocessor=table.preprocessor,
+            numbers=table.rows, seconds=self.seconds,
         )  # fmt: skip
-        noted = {**(model.origin or {}), **origin, "verdict": board.verdict.kind}
-        return replace(model, preprocessor=table.preprocessor, origin=noted)
 
-    model = fitted(board.winner)
-    writers: dict[str, Writer] = {}
-    if page is not None:
-        from mahala.report.html import report
+    def _shown(self, model: mahala.Metric) -> Shown | None:
+        """Return the metric that the figures show: the winner, or the best learner if the Euclidean distance wins."""
+        from mahala.evaluation.compare import held_out
+        from mahala.report.chart_data import Shown
 
-        title, data, label, folder = page
-        text = report(
-            board,
-            None if numbers else _shown(board, chosen, table, model, limit),
-            title=title,
-            saved=leaderboard.saved_model(board),
-            commands=_commands(data, label, folder / leaderboard.MODEL),
-            measured=provenance("compare", data),
-            examples=examples,
+        board, table = self.board, self.table
+        entry = board.winner if board.winner.learned else board.best_learner
+        if entry is None or not board.classes:
+            return None
+        metric, mask = held_out(
+            table.X, table.labels, self.learners[entry.name], board, entry.scaling, seconds=self.seconds
         )
-        writers[leaderboard.REPORT] = text_writer(text)
-    writers[leaderboard.MODEL] = model.save
-    if board.candidate is not None and board.candidate is not board.winner:
-        writers[leaderboard.LEARNED] = fitted(board.candidate).save
-    return writers | {leaderboard.TABLE: records_writer(board.table())}
-
-
-def _examples(board: Leaderboard, chosen: dict[str, Any], table: Table, seconds: float | None) -> Examples | None:
-    """Return predictions of a few rows by the first of mahala's models, if one was compared."""
-    from mahala.evaluation.cross_validation.measuring import final_seconds
-    from mahala.evaluation.cross_validation.panel import default_predictor
-    from mahala.evaluation.examples import examples_of
-
-    known = default_predictor(board.random_state, numbers=not board.classes) | chosen
-    name = next((entry.name for entry in board.models if entry.failure is None and entry.name in known), None)
-    if name is None:
-        return None
-    names = None if table.preprocessor is None else table.preprocessor.feature_groups()
-    if names is None and table.feature_names is not None:
-        names = {feature: [j] for j, feature in enumerate(table.feature_names)}
-    return examples_of(
-        table.X, table.labels, known[name], board, names=names, preprocessor=table.preprocessor,
-        numbers=table.rows, seconds=final_seconds(seconds),
-    )  # fmt: skip
+        metric = replace(metric, feature_names=table.feature_names)
+        final = cast(mahala.MahalanobisMetric, model) if entry is board.winner else metric
+        codes = class_codes(table.labels, table.X.shape[0])[board.rows]
+        numbers = None if table.rows is None else table.rows[board.rows]
+        return Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers)
 
 
 def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -> None:
@@ -274,34 +297,19 @@ def _chosen(names: str, panel: dict[str, Any], seed: int) -> dict[str, Any]:
     return chosen
 
 
-def _commands(data: str, label: str | None, path: Path) -> list[str]:
+def _commands(data: str, label: str | None, path: Path, *, answers: bool) -> list[str]:
     """Return examples of what to do with the model file."""
     source, model = shlex.quote(data) if Path(data).exists() else "rows.csv", shlex.quote(str(path))
     option = "" if label is None else f" --label {shlex.quote(label)}"
-    return [
+    predictor = [
         f"mahala fit {source}{option} --output predictor.safetensors",
         f"mahala predict {source} --model predictor.safetensors --why",
+    ]
+    return [
+        *([] if answers else predictor),
         f"mahala transform {source} --model {model} --output vectors.npy",
         f"mahala search {source} --row 0 --model {model}{option}",
         f"mahala show {model} {source} 0 1",
         f"import mahala\nmetric = mahala.Metric.load({str(path)!r})\n"
         "vectors = metric.transform(X)  # their Euclidean distances are the learned distances",
     ]
-
-
-def _shown(
-    board: Leaderboard, chosen: dict[str, Learner], table: Table, model: mahala.MahalanobisMetric, seconds: float | None
-) -> Shown | None:
-    """Return the metric that the figures show: the winner, or the best learner if the Euclidean distance wins."""
-    from mahala.evaluation.compare import held_out
-    from mahala.report.chart_data import Shown
-
-    entry = board.winner if board.winner.learned else board.best_learner
-    if entry is None:
-        return None
-    metric, mask = held_out(table.X, table.labels, chosen[entry.name], board, entry.scaling, seconds=seconds)
-    metric = replace(metric, feature_names=table.feature_names)
-    final = model if entry is board.winner else metric
-    codes = class_codes(table.labels, table.X.shape[0])[board.rows]
-    numbers = None if table.rows is None else table.rows[board.rows]
-    return Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers)

@@ -42,30 +42,42 @@ def finish(
 def saved_model(board: mahala.evaluation.Leaderboard) -> str:
     """Describe the contents of the model file."""
     rows = "all rows" if len(board.rows) == board.n_rows else f"the {len(board.rows):,} rows of the sample"
+    rows = "all answers" if board.answers is not None else rows
     winner = board.winner
     what = f"{winner.name}, fitted to {rows}" if winner.learned else f"the plain distance ({winner.spoken})"
     learned = board.candidate
     text = f"model.safetensors holds {what}; apply it to raw features."
     if learned is None or learned is winner:
         return text
-    return f"{text} {learned.name}, which probably helps, is in learned.safetensors."
+    judged = next(part for part in board.boards if part.chosen == learned.name)
+    helps = "is shown to help" if judged.verdict.kind == "shown to help" else "probably helps"
+    of_items = {"new items": " for new items", "same items": " for the same items"}.get(judged.metric, "")
+    return f"{text} {learned.name}, which {helps}{of_items}, is in learned.safetensors."
 
 
 def as_facts(board: mahala.evaluation.Leaderboard, data: str) -> dict[str, Any]:
     """Return what `--json` prints, but the files."""
-    of_data = ("classes", "majority", "majority_error", "columns")
-    of_run = ("metric", "n_neighbors", "folds", "repeats", "parts", "partial", "scaling", "left_out", "notes")
-    return {
+    of_run = ("metric", "folds", "parts", "partial", "notes", "chosen", "reference")
+    facts = {
         "data": data,
-        "rows": len(board.rows),
         "features": board.n_features,
         "seed": board.random_state,
-        **{name: getattr(board, name) for name in (*of_data, *of_run, "cautions", "chosen", "reference")},
+        **{name: getattr(board, name) for name in of_run},
         "winner": board.winner.name,
-        "advice": None if board.advice is None else board.advice._asdict(),
         "verdict": board.verdict.as_dict(),
-        "models": [entry.numbers() for entry in board.models],
         "entries": board.table(),
+    }
+    if board.answers is not None:
+        of_answers = ("kind", "n_answers", "n_items", "n_repeated", "agreement", "ceiling", "unit_rows")
+        facts |= {name: getattr(board.answers, name) for name in of_answers}
+        same = board.boards[-1]
+        return facts | {"same_chosen": same.chosen, "same_verdict": same.verdict.as_dict()}
+    of_rows = ("classes", "majority", "majority_error", "columns", "n_neighbors", "repeats", "scaling", "left_out")
+    return facts | {
+        "rows": len(board.rows),
+        **{name: getattr(board, name) for name in (*of_rows, "cautions")},
+        "advice": None if board.advice is None else board.advice._asdict(),
+        "models": [entry.numbers() for entry in board.models],
         "baselines": [entry.numbers() for entry in board.baselines],
     }
 
@@ -76,21 +88,22 @@ def parts(board: mahala.evaluation.Leaderboard, examples: Examples | None = None
     if board.models:
         yield _table(board, board.model_lines(), terminal().width)
         yield ""
-    yield _table(board, board.lines(), terminal().width)
+    if board.answers is not None:
+        yield from (escape(board.heading()), "")
+    for own in board.boards:
+        yield _table(own, own.lines(), terminal().width)
     if board.choice_of_k:
         yield f"[dim]{board.choice_of_k}[/]"
     yield ""
     failed = [
         f"{entry.name} could not be fitted: {entry.failure}"
-        for entry in (*board.models, *board.entries)
+        for entry in (*board.models, *(entry for own in board.boards for entry in own.entries))
         if entry.failure
     ]
     resume = ["What is finished is kept: the same command again resumes."] if board.partial else []
-    for text in (*failed, *board.remarks(), *board.notes, *resume):
+    for text in (*dict.fromkeys(failed), *board.remarks(), *board.notes, *resume):
         yield f"[yellow]{escape(text)}[/]"
-    if board.advice is not None:
-        yield f"[bold]{escape(board.advice.sentence)}[/]"
-    yield f"[bold]{escape(board.verdict.sentence)}[/]"
+    yield from (f"[bold]{escape(text)}[/]" for text in board.sentences())
     yield from (f"[bold yellow]{escape(text)}[/]" for text in board.cautions)
     yield from map(escape, filter(None, (board.context(), saved_model(board))))
     yield ""
@@ -118,22 +131,26 @@ def _table(board: mahala.evaluation.Leaderboard, lines: Sequence[Line], width: i
     # A narrow terminal has room for the numbers only.
     wide, wider = width >= 80, width >= 110
     bar_width = 20 if width >= 95 else 12
-    other = "plain_error" if board.metric == "balanced" else "balanced_error"
+    of_answers = board.metric in ("new items", "same items")
+    other = {"plain_error": "error"} if board.metric == "balanced" else {"balanced_error": "balanced"}
+    others = {} if of_answers or not wide else other
     of_models = bool(lines) and lines[0].entry.kind == "model"
     first = "model" if of_models else "metric"
     result = table([first], [first])
     result.add_column(board.loss_name if of_models else board.measure, justify="right", overflow="fold")
     if wide:
         result.add_column(f"0 {percent(board.axis_end):>{bar_width - 2}}", no_wrap=True)
-        result.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
+    for title in others.values():
+        result.add_column(title, justify="right", no_wrap=True)
     with_k = ["k"] if board.n_neighbors is None and wide and not of_models else []
-    wider = wider and not of_models
+    wider = wider and not of_models and not of_answers
     for title in (*with_k, "difference", "fit", *(("scaling",) if wider else ())):
         result.add_column(title, justify="right", overflow="fold")
     for entry, style, texts, _ in lines:
         if style == "failed":
             continue
-        bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, bar_width), texts[other]] if wide else []
+        bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, bar_width)] if wide else []
+        bar += [texts[name] for name in others]
         numbers = [
             *(texts["n_neighbors"] for _ in with_k),
             texts["difference"],

@@ -1,5 +1,4 @@
 # The public names of this package, loaded on first use.
-from mahala.evaluation.answer_board import AnswerBoard as AnswerBoard
 from mahala.evaluation.cross_validation.entries import Entry as Entry
 from mahala.evaluation.cross_validation.fitting import refit as refit
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard as Leaderboard

@@ -1,7 +1,7 @@
 """AutoMetric: the metric that the judge chooses, as a scikit-learn transformer."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,18 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 from mahala.comparisons import Comparisons
 from mahala.data.columns.values import is_frame
 from mahala.engine import inputs
-from mahala.evaluation.answer_board import AnswerBoard
-from mahala.evaluation.answer_panel import answers_of, learns_distance, panel_for
 from mahala.evaluation.compare import compare
-from mahala.evaluation.compare_answers import compare_answers, fit_entry
-from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.answers import answers_of, learns_distance
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.fitting import refit, refit_answers
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measuring import final_seconds
-from mahala.evaluation.cross_validation.panel import default_panel
+from mahala.evaluation.cross_validation.panel import default_panel, panel_for
 from mahala.judge import Verdict
 from mahala.learner import checked_options
 from mahala.metric import MahalanobisMetric
-from mahala.support.limits import time_limit
 from mahala.support.parameters import Positive, ReadableSignature, Seed, check_params, check_seed
 
 
@@ -49,7 +47,7 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
     metric_ : MahalanobisMetric
     verdict_ : Verdict on the gain over the plain distance, on rows that were not learned from
     chosen_ : str, name of the learner, or of the plain distance
-    leaderboard_ : Leaderboard of the comparison, or AnswerBoard after `fit` of comparisons
+    leaderboard_ : Leaderboard of the comparison
     n_features_in_, feature_names_in_ : of X
 
     Examples
@@ -78,8 +76,17 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         check_params(self)
         seed = int(check_seed(self.random_state).randint(2**31))
+        share = None if self.budget is None else 0.9 * float(self.budget)
+        seconds = final_seconds(self.budget)
         if isinstance(X, Comparisons):
-            self._fit_comparisons(answers_of(X, y, seed), seed, groups)
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+            self.n_features_in_ = X.X.shape[1]
+            X = answers_of(X, y, seed)
+            learners = {name: learner for name, learner in panel_for(X, seed).items() if learns_distance(learner)}
+            board = compare(X, None, learners, groups=groups, budget=share, random_state=seed)
+            entry = self._chosen_of(board)
+            metric = refit_answers(X, learners.get(entry.name), unit_rows=entry.unit_rows, seconds=seconds)
+            self.metric_: MahalanobisMetric = cast(MahalanobisMetric, metric)
             return self
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -89,31 +96,23 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
             self.n_features_in_ = len(self.feature_names_in_)
         else:
             X = inputs.check_features(self, X, reset=True, at_least=2)
-        share = None if self.budget is None else 0.9 * float(self.budget)
-        board: Leaderboard = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
-        entry = board.candidate or next(entry for entry in board.entries if entry.name == board.scaled)
+        board = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
+        entry = self._chosen_of(board)
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
         learner = panel[entry.name] if entry.learned else None
         if len(board.rows) < board.n_rows:  # of a large table, a sample was compared
             X, y = _safe_indexing(X, board.rows), _safe_indexing(y, board.rows)
-        seconds = final_seconds(self.budget)
-        self.metric_: MahalanobisMetric = refit(X, y, learner, entry.scaling, seconds=seconds, numbers=numbers)
-        self.leaderboard_: Leaderboard | AnswerBoard = board
-        self.verdict_: Verdict = board.verdict
-        self.chosen_ = entry.name
+        self.metric_ = refit(X, y, learner, entry.scaling, seconds=seconds, numbers=numbers)
         return self
 
-    def _fit_comparisons(self, data: Comparisons, seed: int, people: Any) -> None:
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        learners = {name: learner for name, learner in panel_for(data, seed).items() if learns_distance(learner)}
-        share = None if self.budget is None else 0.9 * float(self.budget)
-        board = compare_answers(data, learners, people=people, seconds=share, random_state=seed)
-        entry = board[board.chosen] if board.verdict.helps else board[board.reference]
-        self.n_features_in_ = data.X.shape[1]
-        self.leaderboard_, self.verdict_, self.chosen_ = board, board.verdict, entry.name
-        with time_limit(final_seconds(self.budget)):
-            self.metric_ = fit_entry(data, board, entry, learners.get(entry.name))  # type: ignore[assignment]
+    def _chosen_of(self, board: Leaderboard) -> Entry:
+        """Keep a leaderboard, and return the entry that the judge chooses."""
+        entry = board[board.scaled if board.chosen == board.reference else board.chosen]
+        self.leaderboard_: Leaderboard = board
+        self.verdict_: Verdict = board.verdict
+        self.chosen_ = entry.name
+        return entry
 
     def _split_groups(self, X: Any, groups: Any) -> tuple[Any, Any]:
         if self.groups is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 from joblib.parallel import get_active_backend
@@ -10,8 +10,8 @@ from joblib.parallel import get_active_backend
 from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
-from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.cell_file import CellFile
+from mahala.evaluation.cross_validation.answers import AnswerPlan, plan_answers
 from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure
@@ -37,11 +37,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
         self.leaderboard = leaderboard
 
 
-@overload
-def compare(X: Comparisons, y: Any = None, learners: Any = None, **options: Any) -> AnswerBoard: ...
-@overload
-def compare(X: Any, y: Any = None, learners: Any = None, **options: Any) -> Leaderboard: ...
-def compare(  # type: ignore[misc]
+def compare(
     X: Any,
     y: Any = None,
     learners: Mapping[str, Any] | Iterable[str] | None = None,
@@ -60,7 +56,7 @@ def compare(  # type: ignore[misc]
     preprocessor: TablePreprocessor | None = None,
     callback: Progress | None = None,
     resume: str | PathLike[str] | None = None,
-) -> Any:
+) -> Leaderboard:
     """Compare learners and plain distances by repeated cross-validation, and judge whether learning helps.
 
     All learners are evaluated on the same folds. In each training part, the features are scaled and the learner is
@@ -135,9 +131,10 @@ def compare(  # type: ignore[misc]
 
     Returns
     -------
-    Leaderboard or AnswerBoard
-        For answers, an AnswerBoard: how many answers each learner predicts, about new items and about the same items.
-        The options for answers are `y`, `learners`, `folds`, `groups`, `budget`, `random_state` and `callback`.
+    Leaderboard
+        For answers, errors are shares of answers that are not predicted, about new items; `same_items` has those about
+        the same items. Of the options for rows, `repeats`, `n_neighbors`, `metric`, `scaling`, `times` and
+        `preprocessor` must keep their defaults.
 
     Raises
     ------
@@ -158,26 +155,13 @@ def compare(  # type: ignore[misc]
         times=times, budget=budget, baselines=baselines, random_state=random_state, preprocessor=preprocessor,
     )  # fmt: skip
     check_value(n_jobs, "n_jobs", Count)
+    plan: Plan | AnswerPlan
     if isinstance(X, Comparisons):
-        automatic = ("repeats", "metric", "scaling")
-        values = {name: getattr(settings, name) for name in (*automatic, "n_neighbors", "times", "preprocessor")}
-        for name, value in (values | {"resume": resume}).items():
-            usual = "auto" if name in automatic else None
-            if value is not None and str(value) != usual:
-                raise ValueError(f"{name} must be {usual!r} with {type(X).__name__}: it is for rows with labels")
-        # Other learners, which a comparison on a table need not import.
-        from mahala.evaluation.answer_panel import answers_of, chosen_learners
-        from mahala.evaluation.compare_answers import compare_answers
-
-        answers = answers_of(X, y, settings.random_state)
-        given = None if learners is None else chosen_learners(answers, learners, settings.random_state)
-        return compare_answers(
-            answers, given, folds=settings.folds, people=settings.groups, seconds=settings.budget,
-            random_state=settings.random_state, callback=callback,
-        )  # fmt: skip
-    if y is None:
+        plan = plan_answers(X, y, learners, settings)
+    elif y is None:
         raise ValueError("y must hold the label or target value of each row of X, got None")
-    plan = make_plan(X, y, learners, settings)
+    else:
+        plan = make_plan(X, y, learners, settings)
     cells, interrupt = _measure(plan, resume, n_jobs, callback)
     done = _finished_parts(plan, cells)
     if interrupt is not None and not done:
@@ -190,7 +174,7 @@ def compare(  # type: ignore[misc]
 
 
 def _measure(
-    plan: Plan, resume: str | PathLike[str] | None, n_jobs: int, callback: Progress | None
+    plan: Plan | AnswerPlan, resume: str | PathLike[str] | None, n_jobs: int, callback: Progress | None
 ) -> tuple[dict[Key, Cell], KeyboardInterrupt | None]:
     """Return all cells, or those that were finished before Ctrl-C or the end of the budget."""
     file = CellFile(resume, Key, plan.digest() if resume is not None else "")
@@ -211,7 +195,7 @@ def _measure(
     return cells, None
 
 
-def _finished_parts(plan: Plan, cells: Mapping[Key, Cell]) -> list[int]:
+def _finished_parts(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> list[int]:
     """Return the test parts on which all candidates have been measured."""
     return [part for part in range(len(plan.parts)) if all(Key(name, part) in cells for name in plan.candidates)]
 
@@ -229,6 +213,7 @@ def held_out(
 
     The other arguments are those of :func:`refit`.
     """
+    assert leaderboard.first_part is not None, "rows were compared"
     train, test = leaderboard.first_part
     X, y = check_rows(rows_of_table(X)[0])[leaderboard.rows], np.asarray(y)[leaderboard.rows]
     metric = refit(X[train], y[train], learner, scaling, seconds=seconds, numbers=leaderboard.metric == "r2")

@@ -75,6 +75,7 @@ def examples_of(
     numbers : of the rows in their file, if some of its rows were left out
     seconds : time after which the fit stops early
     """
+    assert leaderboard.first_part is not None, "rows were compared"
     train, test = leaderboard.first_part
     numbers = leaderboard.rows if numbers is None else numbers[leaderboard.rows]
     X, y = X[leaderboard.rows], np.asarray(y)[leaderboard.rows]

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Triplets
+from mahala.comparisons.folds import folds_over_items
 from mahala.judge import FEWEST, QUANTILE, standard_errors
 from mahala.metric.base import Metric
 from mahala.support.arrays import FloatArray, IndexArray
@@ -90,25 +91,22 @@ def hold_out(
     `fit` learns from the answers without any item of a fold, and is tested on those whose
     anchor is in it. Folds that leave nothing to learn from, or no room or time for it, are left out.
     """
-    fold_of = (np.random.default_rng(seed).permutation(int(items.max()) + 1) % FOLDS)[items]
-    predicted, tested = [np.empty((0, len(CANDIDATES) + 1))], [np.empty(0, dtype=np.intp)]
-    for fold in range(FOLDS):
-        test = np.flatnonzero(fold_of[0] == fold)
-        train = triplets[np.flatnonzero((fold_of != fold).all(axis=0))]
-        if not len(test) or not len(train):
-            continue
+    shares = np.array([*CANDIDATES, 0.0])
+
+    def predicted(train: IndexArray, test: IndexArray) -> FloatArray | None:
         try:
-            learned = fit(train)
+            learned = None if out_of_time() else fit(triplets[train])
         except (ValueError, MemoryError):
-            continue
-        if out_of_time():
-            break
-        shares = np.array([*CANDIDATES, 0.0])
+            return None
+        if learned is None or out_of_time():
+            return None
         margins, plain_margins = (metric.margins(triplets[test])[:, np.newaxis] for metric in (learned, plain))
-        mixed = (1.0 - shares) * margins + shares * _scale(train, learned, plain) * plain_margins
-        predicted.append(np.where(mixed == 0.0, 0.5, mixed > 0.0))
-        tested.append(test)
-    return np.concatenate(predicted), items[0, np.concatenate(tested)]
+        mixed = (1.0 - shares) * margins + shares * _scale(triplets[train], learned, plain) * plain_margins
+        return np.where(mixed == 0.0, 0.5, mixed > 0.0)
+
+    by_item = folds_over_items(items[:2], items[[0, 2]], FOLDS, np.random.default_rng(seed))
+    values, _, anchors = by_item.measure(predicted, len(shares))
+    return values, anchors
 
 
 def gains_and_errors(values: FloatArray, reference: int, anchors: IndexArray) -> tuple[FloatArray, FloatArray]:

@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+import numpy as np
+
 from mahala.evaluation.cross_validation.entries import Entry
-from mahala.evaluation.cross_validation.leaderboard import TITLES, Leaderboard, Line, percent
+from mahala.evaluation.cross_validation.leaderboard import TITLES, Answers, Leaderboard, Line, percent
 from mahala.evaluation.examples import Examples
 from mahala.report import chart_data
 from mahala.report.chart_data import Shown
@@ -31,26 +33,53 @@ def report(
     lines, and `measured` holds facts by name, such as versions. `examples` are predictions of a few rows. All texts are
     escaped.
     """
-    data: dict[str, object] = {"by_k": chart_data.errors_by_k(leaderboard)}
+    data: dict[str, object] = {}
+    if leaderboard.answers is None:
+        sections = _of_rows(leaderboard, shown, examples, data)
+    else:
+        sections = _of_answers(leaderboard, leaderboard.answers, data)
+    sections += [Section("What next", code(commands)), Section("How this was measured", _how(leaderboard, measured))]
+    return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections, data)
+
+
+def _of_rows(
+    board: Leaderboard, shown: Shown | None, examples: Examples | None, data: dict[str, object]
+) -> list[Section]:
+    data["by_k"] = chart_data.errors_by_k(board)
     sections = [
-        *([Section("Models", model_table(leaderboard), MODEL_NOTE)] if leaderboard.models else []),
+        *([Section("Models", model_table(board), MODEL_NOTE)] if board.models else []),
         *([] if examples is None else [_predictions(examples)]),
-        Section("Leaderboard", leaderboard_table(leaderboard), LEADERBOARD_NOTE),
+        Section("Leaderboard", leaderboard_table(board), LEADERBOARD_NOTE),
         Section(
             "Error by number of neighbours",
             chart("by_k"),
-            f"Means over all test parts; {_which_k(leaderboard)}. Click a name to show or hide its line.",
+            f"Means over all test parts; {_which_k(board)}. Click a name to show or hide its line.",
         ),
-        *(_classes(leaderboard, shown, data) if leaderboard.classes else []),
-        *(_before_and_after(leaderboard, shown, data) if shown is not None else []),
+        *(_classes(board, shown, data) if board.classes else []),
+        *(_before_and_after(board, shown, data) if shown is not None else []),
     ]
-    if leaderboard.columns:
-        lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in leaderboard.columns)
+    if board.columns:
+        lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in board.columns)
         heads = _head("column", "text") + _head("what was done", "text")
         table = f"<table class=sortable><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
         sections.append(Section("What was done to the columns", table))
-    sections += [Section("What next", code(commands)), Section("How this was measured", _how(leaderboard, measured))]
-    return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections, data)
+    return sections
+
+
+def _of_answers(board: Leaderboard, answers: Answers, data: dict[str, object]) -> list[Section]:
+    """Return the errors of each learner about new and about the same items, and the gains of items."""
+    titles = ("Answers about new items", "Answers about the same items")
+    sections = [
+        Section(title, leaderboard_table(part), LEADERBOARD_NOTE)
+        for title, part in zip(titles, board.boards, strict=True)
+    ]
+    if board.best_learner is not None and len(answers.gains):
+        values = np.sort(answers.gains)[::-1].round(4).tolist()
+        data["gains"] = {"values": values, "n": len(values), "measure": "answers predicted", "unit": "item"}
+        against = f"{board.best_learner.name} against {board.reference}"
+        note = f"{against}, for each item that no answer learned from compares."
+        sections.append(Section("The gain of each item", chart("gains"), note))
+    return sections
 
 
 def _which_k(board: Leaderboard) -> str:
@@ -64,6 +93,7 @@ def _headline(board: Leaderboard, title: str, saved: str) -> str:
     verdict = board.summary.replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
     target = f"{len(board.classes):,} classes" if board.classes else "a number to predict"
     size = f"{len(board.rows):,} rows · {board.n_features:,} features · {target}"
+    size = board.heading() if board.answers is not None else size
     texts = [text for text in (*board.cautions, board.context(), saved) if text is not None]
     more = "".join(f"<p>{escape(text)}</p>" for text in texts)
     more += "".join(f"<p class=note>{escape(note)}</p>" for note in (*board.remarks(), *board.notes))
@@ -229,6 +259,8 @@ def _bars(shares: Sequence[tuple[str, float]]) -> str:
 
 
 def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
+    if board.answers is not None:
+        return facts({**_how_of_answers(board, board.answers), "Seed": str(board.random_state), **measured})
     scaling = {
         "none": "none",
         "numbers": "each feature but 0/1 features divided by its standard deviation in the training part",
@@ -253,3 +285,17 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         **measured,
     }
     return facts(protocol)
+
+
+def _how_of_answers(board: Leaderboard, answers: Answers) -> dict[str, str]:
+    protocol = {
+        "New items": f"{board.folds} folds over items: answers without any item of a fold are learned from, and those "
+        "whose first item is in it are predicted",
+        "The same items": f"{board.folds} folds over questions; the answers to one question are in one fold",
+        "Plain": "the Euclidean distance and the cosine of the rows as they are",
+        "Verdict": "the learner of each fold is chosen on the other folds; the gain is over the better plain distance",
+    }
+    if answers.kind == "quadruplets":
+        protocol["The same items"] = f"{board.folds} folds over pairs; both pairs of a tested answer are in one fold"
+        protocol["Pairs"] = "both pairs of a tested answer have an item of the fold, and each pair is tested once"
+    return protocol

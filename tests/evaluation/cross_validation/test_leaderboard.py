@@ -23,10 +23,12 @@ VERDICT = Verdict("shown to help", 0.1, 0.05, 0.15, 90, 0.01, "3-NN error", "row
 
 
 def board(*entries, kind="shown to help", chosen="NCA", **more):
-    return Leaderboard(
-        entries, VERDICT._replace(kind=kind), chosen, "Euclidean", "Euclidean", np.array([3]), 3, 2, 1, "standard", 0,
-        90, 4, ("a", "b"), np.arange(90), (np.arange(45), np.arange(45, 90)), 2, 2, **more,
-    )  # fmt: skip
+    fields = {
+        "entries": entries, "verdict": VERDICT._replace(kind=kind), "chosen": chosen, "reference": "Euclidean",
+        "scaled": "Euclidean", "neighbor_counts": np.array([3]), "n_neighbors": 3, "folds": 2, "random_state": 0,
+        "n_rows": 90, "n_features": 4, "classes": ("a", "b"), "rows": np.arange(90), "parts": 2, "planned": 2,
+    }  # fmt: skip
+    return Leaderboard(**(fields | more))
 
 
 EUCLIDEAN = entry("Euclidean", 0.2, 0.25, learned=False)

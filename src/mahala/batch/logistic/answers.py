@@ -8,7 +8,8 @@ import numpy as np
 
 from mahala.batch.descent import descend
 from mahala.batch.run import Model, Run
-from mahala.comparisons import Comparisons, Pairs, Triplets
+from mahala.comparisons import Comparisons
+from mahala.comparisons.folds import compared_pairs
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.metric.thresholds import best_threshold
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
@@ -38,13 +39,8 @@ class Answers(NamedTuple):
     @classmethod
     def of(cls, comparisons: Comparisons, weights: FloatArray | None = None) -> Self:
         """Return the answers that pairs, triplets or quadruplets are."""
-        columns = np.stack(comparisons._columns())  # type: ignore[arg-type]
-        if isinstance(comparisons, Pairs):
-            pairs, similar = columns[:2], columns[2].astype(bool)
-            near, far = np.where(similar, pairs, THRESHOLD), np.where(similar, THRESHOLD, pairs)
-        else:  # anchors are in both pairs of triplets
-            near, far = columns[:2], columns[[0, 2] if isinstance(comparisons, Triplets) else [2, 3]]
-        return cls(comparisons.X, near, far, np.ones(len(comparisons)) if weights is None else weights)
+        weights = np.ones(len(comparisons)) if weights is None else weights
+        return cls(comparisons.X, *compared_pairs(comparisons), weights)
 
     def select(self, key: BoolArray | IndexArray) -> Self:
         """Return some of the answers, over the same rows."""

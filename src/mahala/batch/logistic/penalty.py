@@ -6,7 +6,7 @@ import numpy as np
 
 from mahala.batch.logistic.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, predicted_margins
 from mahala.batch.run import Run
-from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
+from mahala.comparisons.folds import folds_over_items, item_codes
 from mahala.judge import Verdict, choose, judge, standard_errors
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
@@ -37,22 +37,16 @@ def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.ran
     if answers.size > MOST_JUDGED:
         answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
     answers = answers.compact()
-    codes = np.append(item_codes(answers.X, np.arange(len(answers.X))), -1)  # the threshold is no item
-    near, far = codes[answers.near], codes[answers.far]
-    n_items = int(codes.max()) + 1
-    fold_of = rng.permutation(n_items) % FOLDS
-    folds, items = folds_over_items(near, far, fold_of)
-    if ((near[0] != far[0]) & (near[0] >= 0) & (far[0] >= 0)).any():  # quadruplets, perhaps made of ratings
-        folds = np.where(with_pairs_once(near, far, folds >= 0), folds, -1)
-    values = np.full((answers.size, 1 + len(MULTIPLES)), np.nan)
-    of_rows = np.append(fold_of, -1)[np.concatenate([near, far])]
-    for fold in np.unique(folds[folds >= 0]) if n_items >= FEWEST_ITEMS else ():
-        train, test = answers.select((of_rows != fold).all(axis=0)), folds == fold
-        if train.size and not train.has_one_kind:
-            values[test] = _values(train, answers.select(test), start, noise)
-    judged = ~np.isnan(values[:, 0])
-    values, folds = values[judged], folds[judged]
-    items = np.unique(items[judged], return_inverse=True)[1]
+    near, far = item_codes(answers.X, np.stack([answers.near, answers.far]))
+    quadruplets = ((near[0] != far[0]) & (near[0] >= 0) & (far[0] >= 0)).any()  # perhaps made of ratings
+
+    def predicted(learned: IndexArray, test: IndexArray) -> FloatArray | None:
+        train = answers.select(learned)
+        return None if few or train.has_one_kind else _values(train, answers.select(test), start, noise)
+
+    few = int(max(near.max(), far.max())) + 1 < FEWEST_ITEMS
+    by_item = folds_over_items(near, far, FOLDS, rng, pairs_once=bool(quadruplets))
+    values, folds, items = by_item.measure(predicted, 1 + len(MULTIPLES))
     chosen = _against_default(values, items) if len(values) else _DEFAULT
     # Nothing was chosen where the default stands.
     candidates = values[:, [0, _DEFAULT]] if chosen == _DEFAULT else values

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mahala.data.scaling import Scaling
+from mahala.evaluation.cross_validation.answers import AnswerPlan, Split
 from mahala.evaluation.cross_validation.measures import row_losses
 from mahala.evaluation.cross_validation.measuring import Cell
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
@@ -44,6 +45,7 @@ class Entry:
     absolute_error : mean absolute error of predicted numbers
     scaling : scaling of the features, the most frequent one if it was chosen for each training part
     stopped : number of training parts on which the time limit stopped the fit
+    unit_rows : whether rows are scaled to length 1 before their distances are compared
     confusion : how many test rows of each class (a row of the matrix) were taken for each class (a column), in all
         test parts; None if there are more than 300 classes, or if the target is a number
     """
@@ -68,6 +70,7 @@ class Entry:
     n_neighbors_low: int = 0
     n_neighbors_high: int = 0
     kind: Literal["metric", "model"] = "metric"
+    unit_rows: bool = False
     confusion: IntArray | None = None
 
     def numbers(self) -> dict[str, Any]:
@@ -128,9 +131,30 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     return Units(losses, folds[:, rows], groups, "rows" if groups is None else "groups", rows=rows)
 
 
-def reference_of(plan: Plan, units: Units) -> str:
+def units_of_answers(split: Split, numbers: Sequence[int], plan: AnswerPlan, cells: Mapping[Key, Cell]) -> Units:
+    """Return the losses of all candidates that did not fail on some test parts of a split, by their numbers."""
+    tests = [plan.parts[part][1] for part in numbers]
+    folds = np.repeat(np.asarray(numbers, dtype=np.intp), [len(test) for test in tests])
+    losses = {
+        name: np.concatenate([np.empty(0), *(cells[Key(name, part)].predicted for part in numbers)])[np.newaxis]
+        for name in plan.candidates
+        if all(cells[Key(name, part)].failure is None for part in numbers)
+    }
+    rows = np.concatenate([np.empty(0, dtype=np.intp), *tests])
+    return Units(losses, folds[np.newaxis], np.unique(split.groups[rows], return_inverse=True)[1], split.units)
+
+
+def unit_gains(units: Units, reference: str, name: str) -> FloatArray:
+    """Return by how much the mean loss of each group of units is lower than that of the reference."""
+    gains = units.losses[reference].mean(axis=0) - units.losses[name].mean(axis=0)
+    if units.groups is None:
+        return np.asarray(gains)
+    return np.bincount(units.groups, gains) / np.maximum(np.bincount(units.groups), 1)
+
+
+def reference_of(plan: Plan | AnswerPlan, units: Units) -> str:
     """Return the plain distance with the lowest mean loss."""
-    return min(plan.plain, key=lambda name: round(float(units.losses[name].mean()), 12))
+    return min(plan.plain, key=lambda name: round(float(units.losses[name].sum()) / max(units.folds.size, 1), 12))
 
 
 def scaled_of(plan: Plan, units: Units) -> str:
@@ -146,7 +170,7 @@ def scaled_of(plan: Plan, units: Units) -> str:
     return names[choose(losses[:, :1] - losses, units.groups)]
 
 
-def decide(plan: Plan, units: Units, reference: str, measure: str) -> tuple[str, Decision]:
+def decide(plan: Plan | AnswerPlan, units: Units, reference: str, measure: str) -> tuple[str, Decision]:
     """Return the name of the candidate that the judge chooses, and its decision."""
     names = [reference, *(name for name in plan.learners if name in units.losses)]
     values = -np.stack([units.losses[name] for name in names], axis=2)
@@ -154,13 +178,16 @@ def decide(plan: Plan, units: Units, reference: str, measure: str) -> tuple[str,
     return names[decision.chosen], decision
 
 
-def entries(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], units: Units, reference: str) -> list[Entry]:
+def entries(
+    plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: Sequence[int], units: Units, reference: str
+) -> list[Entry]:
     """Return the entries, from the lowest loss to the highest, then those that failed."""
     base = units.losses[reference].mean(axis=0)
+    most = np.inf if isinstance(plan, Plan) and plan.target.is_number else 1.0
     result = []
     for name in plan.candidates:
         entry = entry_of(plan, name, {part: cells[Key(name, part)] for part in done})
-        if name in units.losses:
+        if name in units.losses and len(base):
             values = units.losses[name].mean(axis=0)
             low, high = mean_interval(values, units.groups)
             difference = (0.0, 0.0, 0.0) if name == reference else paired_test(values - base, units.groups)[:3]
@@ -168,18 +195,20 @@ def entries(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], units: U
                 entry,
                 error=float(values.mean()),
                 low=max(low, 0.0),
-                high=high if plan.target.is_number else min(high, 1.0),
+                high=min(high, most),
                 difference=difference[0],
                 difference_low=difference[1],
                 difference_high=difference[2],
             )
         result.append(entry)
     # Rounding must not break a tie with the plain distance, which is simpler.
-    return sorted(result, key=lambda e: (e.failure is not None, round(e.error, 12), e.learned))
+    return sorted(result, key=lambda e: (e.failure is not None, round(np.nan_to_num(e.error), 12), e.learned))
 
 
-def entry_of(plan: Plan, name: str, cells: Mapping[int, Cell]) -> Entry:
+def entry_of(plan: Plan | AnswerPlan, name: str, cells: Mapping[int, Cell]) -> Entry:
     """Return an entry without intervals, from the cells of test parts."""
+    if not cells:
+        return Entry(name, name in plan.learners)
     stopped = sum(cell.stopped for cell in cells.values())
     seconds = float(np.median([cell.seconds for cell in cells.values()]))
     failure = next((cell.failure for cell in cells.values() if cell.failure is not None), None)
@@ -187,8 +216,6 @@ def entry_of(plan: Plan, name: str, cells: Mapping[int, Cell]) -> Entry:
     if failure is not None:
         return Entry(name, learned, seconds=seconds, failure=failure)
     curves = np.array([cell.losses for cell in cells.values()])
-    predicted = np.concatenate([cell.predicted for cell in cells.values()])
-    actual = np.concatenate([plan.target.values[plan.parts[part][1]] for part in cells])
     error, scalings = float(np.mean([cell.loss for cell in cells.values()])), Counter(c.scaling for c in cells.values())
     scaling = scalings.most_common(1)[0][0]
     counts = sorted(cell.n_neighbors for cell in cells.values())
@@ -196,6 +223,10 @@ def entry_of(plan: Plan, name: str, cells: Mapping[int, Cell]) -> Entry:
         name, learned, curves, error, seconds=seconds, scaling=scaling, stopped=stopped,
         n_neighbors=counts[len(counts) // 2], n_neighbors_low=counts[0], n_neighbors_high=counts[-1],
     )  # fmt: skip
+    if isinstance(plan, AnswerPlan):
+        return replace(entry, unit_rows=plan.has_unit_rows(name))
+    predicted = np.concatenate([cell.predicted for cell in cells.values()])
+    actual = np.concatenate([plan.target.values[plan.parts[part][1]] for part in cells])
     if plan.target.is_number:
         return replace(entry, absolute_error=float(np.abs(predicted - actual).mean()) * plan.target.unit)
     wrong, n = predicted != actual, len(plan.target.classes)

@@ -13,11 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
+from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import rows_of_table
-from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit
+from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit, unit_length
 from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.learner import Learner
-from mahala.metric import MahalanobisMetric
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import FloatArray, IndexArray, check_room
 from mahala.support.limits import out_of_time, time_limit
 from mahala.support.validation import check_rows, is_sparse
@@ -94,6 +95,20 @@ def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> Mahalan
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
     return replace(metric, scales=scales).learned_from(X)
+
+
+def refit_answers(
+    data: Comparisons, learner: Learner | None, *, unit_rows: bool = False, seconds: float | None = None
+) -> Metric:
+    """Return the metric of a learner, fitted to answers, or the Euclidean distance; it takes rows as they are.
+
+    With `unit_rows`, it learns from rows that are scaled to length 1, and scales others itself.
+    """
+    metric: Metric = MahalanobisMetric.euclidean(data.n_features)
+    if learner is not None:
+        with time_limit(seconds):
+            metric = clone(learner).fit(data.over(unit_length(data.X)) if unit_rows else data).metric_
+    return replace(metric, unit_rows=True) if isinstance(metric, MahalanobisMetric) and unit_rows else metric
 
 
 def embedded(name: str, train: Any, codes: IndexArray, test: Any) -> tuple[Any, Any]:

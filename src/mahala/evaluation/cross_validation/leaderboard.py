@@ -2,14 +2,17 @@
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from mahala.evaluation.cross_validation.advice import Advice
 from mahala.evaluation.cross_validation.entries import Entry
 from mahala.judge import Verdict
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.display import as_table, paragraph, text_table
 
 # Of entries in the printed form.
@@ -22,8 +25,11 @@ _CALLED = {
     "f1": "{}-NN error (1 - F1)",
     "roc_auc": "{}-NN error (1 - ROC AUC)",
     "r2": "{}-NN error (1 - R²)",
+    "new items": "new-item error",
+    "same items": "same-item error",
 }
-
+# With fewer questions that were asked more than once, how often answers agree is mostly chance, and is not shown.
+FEWEST_REPEATED = 20
 
 CHOICE_OF_K = (
     "k of each metric is chosen inside each training part: the number of neighbours that suits rows of it that are "
@@ -53,9 +59,59 @@ class Line(NamedTuple):
     intervals: dict[str, str]
 
 
+class Answers(NamedTuple):
+    """The answers that were compared.
+
+    Attributes
+    ----------
+    kind : "pairs", "triplets" or "quadruplets"
+    n_answers, n_items, n_repeated : number of answers, of items that they compare, and of questions asked twice or more
+    agreement : how often two answers to one question agree, of different people if they are given; None if no question
+        was asked twice
+    unit_rows : whether distances learn from rows scaled to length 1, because the cosine predicts more than the
+        Euclidean distance
+    gains : how many more answers the best learner predicts than the reference, for each new item
+    """
+
+    kind: str
+    n_answers: int
+    n_items: int
+    n_repeated: int
+    agreement: float | None
+    unit_rows: bool
+    gains: FloatArray
+
+    @property
+    def ceiling(self) -> float | None:
+        """The largest share of answers that any metric can predict, or None if no question was asked twice.
+
+        If a share p of people give the usual answer, it is predicted with probability p, and two answers agree with
+        probability p² + (1 - p)². The root of that is concave, so questions that differ in p can only have less.
+
+        >>> round((1 + math.sqrt(2 * (0.9**2 + 0.1**2) - 1)) / 2, 3)
+        0.9
+        """
+        return None if self.agreement is None else (1.0 + math.sqrt(max(2.0 * self.agreement - 1.0, 0.0))) / 2.0
+
+    @property
+    def sentence(self) -> str:
+        """The lowest error that answers allow, in words; empty if too few questions were asked more than once."""
+        if self.agreement is None or self.ceiling is None or self.n_repeated < FEWEST_REPEATED:
+            return ""
+        return (
+            f"Two answers to one question agree in {percent(self.agreement)} of the cases ({self.n_repeated:,} "
+            f"questions were asked more than once): no metric can have an error below about "
+            f"{percent(1.0 - self.ceiling)}."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
     """Result of :func:`mahala.compare`: entries from the lowest error to the highest, then those that failed.
+
+    Of answers, errors are shares of answers that are not predicted. The entries and the verdict are those on answers
+    about new items: no answer learned from compares the first item, while the others may be known. `same_items` has
+    those on new answers about the same items.
 
     Attributes
     ----------
@@ -72,7 +128,10 @@ class Leaderboard:
     notes : sentences about what was done differently than requested
     classes, class_counts : the classes, and how many of these rows are of each; empty if the target is a number
     columns : pairs of the name of each column of a table, or of its file, and what was done to it; empty for an array
-    metric : the measure by which entries are ranked: "error", "balanced", "f1", "roc_auc" or "r2"
+    metric : the measure by which entries are ranked: "error", "balanced", "f1", "roc_auc" or "r2"; of answers "new
+        items" or "same items"
+    answers : the answers that were compared, or None if rows were
+    same_items : the leaderboard of answers about the same items, or None
     models : entries of models that predict by themselves, from the lowest error to the highest
     advice : Advice on what to use, a model or k-NN with a metric; None if no model was measured on enough rows
     baselines : errors of k-NN with other distances, as context
@@ -87,24 +146,26 @@ class Leaderboard:
     chosen: str
     reference: str
     scaled: str
-    neighbor_counts: IndexArray
-    n_neighbors: int | None
     folds: int
-    repeats: int
-    scaling: str
     random_state: int
     n_rows: int
     n_features: int
-    classes: tuple[str, ...]
-    rows: IndexArray
-    first_part: tuple[IndexArray, IndexArray]
     parts: int
     planned: int
+    repeats: int = 1
+    scaling: str = "none"
+    n_neighbors: int | None = 0
+    neighbor_counts: IndexArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    rows: IndexArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    first_part: tuple[IndexArray, IndexArray] | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
     columns: Sequence[tuple[str, str]] = ()
     metric: str = "error"
+    answers: Answers | None = None
+    same_items: Self | None = None
     baselines: tuple[Entry, ...] = ()
     models: tuple[Entry, ...] = ()
     advice: Advice | None = None
@@ -146,10 +207,22 @@ class Leaderboard:
         """The entries that did not fail."""
         return tuple(entry for entry in self.entries if entry.failure is None)
 
+    def __getitem__(self, name: str) -> Entry:
+        """Return the entry of this name."""
+        entries = {entry.name: entry for entry in self.entries}
+        if name not in entries:
+            raise KeyError(f"there is no entry {name!r}, only {', '.join(entries)}")
+        return entries[name]
+
+    @property
+    def boards(self) -> tuple[Self, ...]:
+        """This leaderboard and, of answers, that of the same items."""
+        return (self,) if self.same_items is None else (self, self.same_items)
+
     @property
     def euclidean(self) -> Entry:
         """The best of the plain distances, which is the reference."""
-        return next(entry for entry in self.entries if entry.name == self.reference)
+        return self[self.reference]
 
     @property
     def best_learner(self) -> Entry | None:
@@ -158,8 +231,12 @@ class Leaderboard:
 
     @property
     def candidate(self) -> Entry | None:
-        """The learner that the judge chooses, which is shown to help or probably helps; None if it chooses none."""
-        return next((entry for entry in self.entries if entry.learned and entry.name == self.chosen), None)
+        """The learner that the judge chooses, which is shown to help or probably helps; None if it chooses none.
+
+        Of answers, it may be one that helps for the same items only.
+        """
+        entries = ((board.chosen, entry) for board in self.boards for entry in board.entries)
+        return next((entry for chosen, entry in entries if entry.learned and entry.name == chosen), None)
 
     @property
     def winner(self) -> Entry:
@@ -172,8 +249,8 @@ class Leaderboard:
 
         Entries far behind would otherwise leave little room for the others.
         """
-        shown = (*self.ranked, *(entry for entry in self.models if entry.failure is None))
-        highs = sorted(entry.error if math.isnan(entry.high) else entry.high for entry in shown)
+        shown = [entry for entry in (*self.ranked, *self.models) if not math.isnan(entry.error)]
+        highs = sorted(entry.error if math.isnan(entry.high) else entry.high for entry in shown) or [1.0]
         return max(min(highs[-1], 2.0 * highs[len(highs) // 2]), 1e-9)
 
     @property
@@ -187,16 +264,25 @@ class Leaderboard:
     @property
     def summary(self) -> str:
         """What to use, and the verdict on metrics, in sentences."""
-        return f"{'' if self.advice is None else f'{self.advice.sentence} '}{self.verdict.sentence}"
+        return " ".join(self.sentences())
+
+    def sentences(self) -> list[str]:
+        """Return what to use, the verdicts, and the lowest error that answers allow."""
+        texts = [
+            "" if self.advice is None else self.advice.sentence,
+            *(board.verdict.sentence for board in self.boards),
+        ]
+        return [text for text in (*texts, "" if self.answers is None else self.answers.sentence) if text]
 
     def remarks(self) -> list[str]:
         """Return sentences on learners that the time limit stopped or that were left out."""
-        remarks = []
-        fitted = (*self.models, *self.ranked)
-        stopped = [f"{entry.name} ({entry.stopped} of {len(entry.errors)})" for entry in fitted if entry.stopped]
-        if stopped:
+        remarks, stopped, measured = [], Counter[str](), Counter[str]()
+        for entry in (*self.models, *(entry for board in self.boards for entry in board.ranked)):
+            stopped[entry.name] += entry.stopped
+            measured[entry.name] += len(entry.errors)
+        if listed := [f"{name} ({n} of {measured[name]})" for name, n in stopped.items() if n]:
             remarks.append(
-                f"Stopped by their share of the budget, on so many training parts: {', '.join(stopped)}. A larger "
+                f"Stopped by their share of the budget, on so many training parts: {', '.join(listed)}. A larger "
                 "budget lets them finish."
             )
         for why in dict.fromkeys(self.left_out.values()):
@@ -216,8 +302,10 @@ class Leaderboard:
         return f"For context: {', '.join(f'{name} {percent(error)}' for name, error in errors.items())}."
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one dictionary per entry, with errors as shares from 0 to 1."""
-        return [entry.numbers() for entry in self.entries]
+        """Return one dictionary per entry, with errors as shares from 0 to 1; of answers, for each kind of items."""
+        if self.answers is None:
+            return [entry.numbers() for entry in self.entries]
+        return [{"errors_of": board.metric} | entry.numbers() for board in self.boards for entry in board.entries]
 
     def lines(self) -> list[Line]:
         """Return the entries as every form of the leaderboard shows them: text, terminal and page."""
@@ -230,19 +318,23 @@ class Leaderboard:
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
         models = list(text_table(self._model_cells())) if self.models else []
-        most = _MOST_LINES - len(models)
-        text = [self._heading(), *models, *text_table(self._cells(most))]
+        most = (_MOST_LINES - len(models)) // len(self.boards)
+        text = [self.heading(), *models, *(line for board in self.boards for line in text_table(board._cells(most)))]
         if len(self.entries) > most:
             text.append(f"… and {len(self.entries) - most} more")
-        return "\n".join([*text, *textwrap.wrap(self.summary, 100, max_lines=6)])
+        return "\n".join([*text, *textwrap.wrap(self.summary, 100, max_lines=8)])
 
     def _repr_html_(self) -> str:
         tables = [self._model_cells()] if self.models else []
-        tables.append(self._cells(len(self.entries)))
+        tables += [board._cells(len(board.entries)) for board in self.boards]
         shown = "".join(as_table(lines[0], lines[1:]) for lines in tables)
-        return paragraph(self.summary, bold=True) + shown + paragraph(self._heading())
+        return paragraph(self.summary, bold=True) + shown + paragraph(self.heading())
 
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """Return what was compared."""
+        if self.answers is not None:
+            what = f"{self.answers.n_answers:,} {self.answers.kind} over {self.answers.n_items:,} items"
+            return f"{what} of {self.n_features:,} features, {self.folds} folds"
         target = f"{len(self.classes):,} classes" if self.classes else "a number to predict"
         inside = "" if self.n_neighbors is not None else ", k chosen inside"
         size = f"{len(self.rows):,} rows, {self.n_features:,} features, {target}"
@@ -272,8 +364,8 @@ def _line_of(entry: Entry, board: Leaderboard) -> Line:
     if entry.failure is not None:
         return Line(entry, "failed", dict.fromkeys(TITLES, "") | {"error": "failed"}, {})
     texts = {name: _text(name, getattr(entry, name)) for name in ("error", *TITLES)}
-    if entry.kind == "model":
-        texts["scaling"] = ""
+    if entry.kind == "model" or board.metric in ("new items", "same items"):
+        texts["scaling"] = "unit length" if entry.unit_rows else ""
     if board.n_neighbors is not None:
         texts["n_neighbors"] = ""  # the heading has it
     ends = {"error": (entry.low, entry.high), "difference": (entry.difference_low, entry.difference_high)}

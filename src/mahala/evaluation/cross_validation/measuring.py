@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from mahala.compiled.threads import one_thread
 from mahala.data.scaling import Scaling, divided, feature_scales
+from mahala.evaluation.cross_validation.answers import AnswerPlan, losses_of
 from mahala.evaluation.cross_validation.fitting import (
     CLASSIFIERS,
     DISTANCES,
@@ -25,8 +26,10 @@ from mahala.evaluation.cross_validation.fitting import (
 from mahala.evaluation.cross_validation.measures import Measure, losses, rarer_class, row_losses
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
 from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.voting import best_count, chosen_neighbors, predictions
 from mahala.learner import Learner
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray
 from mahala.support.limits import time_limit
@@ -133,11 +136,16 @@ def final_seconds(budget: float | None) -> float | None:
     return None if budget is None else _SHARES["final"] * budget
 
 
-def measured_cells(plan: Plan, keys: Sequence[Key], budget: Budget, n_jobs: int) -> Iterator[tuple[Key, Cell]]:
+def measured_cells(
+    plan: Plan | AnswerPlan, keys: Sequence[Key], budget: Budget, n_jobs: int
+) -> Iterator[tuple[Key, Cell]]:
     """Yield cells in the order in which they are finished, in any number of processes."""
     config = get_config()
     parts = sorted({key.part for key in keys})
-    chosen = dict(zip(parts, Parallel(n_jobs)(delayed(choose)(plan, part, config) for part in parts), strict=True))
+    scalings: list[tuple[Scaling, Scaling]] = [("none", "none")] * len(parts)
+    if isinstance(plan, Plan):
+        scalings = Parallel(n_jobs)(delayed(choose)(plan, part, config) for part in parts)
+    chosen = dict(zip(parts, scalings, strict=True))
     calls = (delayed(measure_cell)(plan, key, chosen[key.part], budget.limit(key.name), config) for key in keys)
     with closing(Parallel(n_jobs, return_as="generator_unordered")(calls)) as results:
         for key, cell in results:
@@ -193,7 +201,7 @@ def clearly_best(losses: Mapping[Scaling, FloatArray]) -> Scaling:
 
 
 def measure_cell(
-    plan: Plan, key: Key, scalings: tuple[Scaling, Scaling], seconds: float | None, config: dict[str, Any]
+    plan: Plan | AnswerPlan, key: Key, scalings: tuple[Scaling, Scaling], seconds: float | None, config: dict[str, Any]
 ) -> tuple[Key, Cell]:
     """Fit a candidate to a training part and measure its losses on the test part."""
     learner = plan.learners.get(key.name)
@@ -205,6 +213,9 @@ def measure_cell(
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
         start = time.process_time()
         try:
+            if isinstance(plan, AnswerPlan):
+                wrong, spent = _by_answers(plan, key)
+                return key, Cell(np.array([wrong.mean()]), wrong, spent, "none", limit.stopped)
             if key.name in plan.models:
                 how = "none" if key.name in plan.predictors else "standard"
                 predicted, scores, spent, k = *_by_model(plan, key), 0
@@ -219,6 +230,27 @@ def measure_cell(
             nothing = np.empty(0)
             failure = str(error) or type(error).__name__
             return key, Cell(nothing, nothing, time.process_time() - start, how, limit.stopped, failure)
+
+
+def _by_answers(plan: AnswerPlan, key: Key) -> tuple[FloatArray, float]:
+    """Return the losses of the tested answers, and CPU seconds."""
+    train, test = plan.parts[key.part]
+    data = plan.unit_data if plan.has_unit_rows(key.name) else plan.data
+    learner = plan.learners.get(key.name)
+    start = time.process_time()
+    metric: Metric = MahalanobisMetric.euclidean(data.n_features)
+    if learner is not None:
+        metric = _seeded(learner, plan.settings, key).fit(data[train]).metric_
+    seconds = time.process_time() - start
+    return losses_of(metric, data, train, test), seconds
+
+
+def _seeded(learner: Learner, settings: Settings, key: Key) -> Learner:
+    """Return a copy of a learner; if it has no seed, with one that depends on the test part."""
+    learner = cast(Learner, clone(learner))
+    if learner.get_params().get("random_state", 0) is None:
+        learner.set_params(random_state=settings.random_state + key.part)
+    return learner
 
 
 Scores = Callable[[int], FloatArray]
@@ -249,10 +281,7 @@ def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -
     (X, X_test), target = plan.split(train, test), plan.target.select(train)
     start = time.process_time()
     if learner is not None:
-        learner = cast(Learner, clone(learner))
-        if learner.get_params().get("random_state", 0) is None:
-            learner.set_params(random_state=plan.settings.random_state + key.part)
-        metric = fitted(X, target.of(learner), learner, how)
+        metric = fitted(X, target.of(learner), _seeded(learner, plan.settings, key), how)
         if not metric.is_psd:
             raise ValueError(f"{type(learner).__name__} learned a metric that is not positive semi-definite")
         X, X_test = metric.transform(X), metric.transform(X_test)

@@ -12,6 +12,7 @@ from mahala.batch.mlkr import MLKR
 from mahala.batch.nca import NCA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
+from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.learner import Learner
 from mahala.neighbors.classifier import NeighborClassifier
 from mahala.neighbors.model import NeighborModel
@@ -103,10 +104,39 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
     return {name: learner for name, learner in panel.items() if not numbers or name in _OF_NUMBERS}
 
 
-def named_learners(names: Iterable[str], n_rows: int, n_features: int, seed: int, *, numbers: bool) -> dict[str, Any]:
-    """Return members of the panel and the predictor by their names in a leaderboard, in any case; "PA" is "PA-I"."""
-    panel: dict[str, Any] = members(n_rows, n_features, seed, numbers=numbers)
-    panel |= default_predictor(seed, numbers=numbers)
+def panel_for(data: Comparisons, random_state: int = 0) -> dict[str, Learner]:
+    """Return the learners by name that learn from comparisons of this kind."""
+    # Here: a comparison on a table need not import them.
+    from mahala.batch.logistic_metric import LogisticMetric
+    from mahala.batch.mmc import MMC
+    from mahala.batch.psd_boost import PSDBoost
+    from mahala.online.aroma import AROMA
+    from mahala.online.oasis import OASIS
+    from mahala.online.pola import POLA
+
+    seed: dict[str, Any] = {"random_state": random_state}
+    panel: dict[str, Learner] = {"LogisticMetric": LogisticMetric(**seed)}
+    if isinstance(data, Triplets):
+        panel |= {
+            "LMNN": LMNN(**seed),
+            "BoostMetric": BoostMetric(max_iter=100, **seed),
+            "PSDBoost": PSDBoost(max_iter=50),
+            "OASIS": OASIS(**seed),
+            "AROMA": AROMA(**seed),
+        }
+    if isinstance(data, Pairs):
+        panel |= {
+            "PA-I": PA("I", C="auto", psd="end", record=False, **seed),
+            "POLA": POLA(record=False, **seed),
+            "ITML": ITML(**seed),
+            "GML": GML(**seed),
+            "MMC": MMC(**seed),
+        }
+    return panel
+
+
+def named_learners(names: Iterable[str], panel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members of a panel by their names in a leaderboard, in any case; "PA" is "PA-I"."""
     by_name = {name.lower(): name for name in panel} | ({"pa": "PA-I"} if "PA-I" in panel else {})
     chosen: dict[str, Any] = {}
     for name in names:

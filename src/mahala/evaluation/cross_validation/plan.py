@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mahala.data.labels import binned, is_continuous
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
@@ -171,20 +172,23 @@ class Plan:
 
     def digest(self) -> str:
         """Return a digest of what the cells depend on."""
-        from mahala import __version__
-
-        result = hashlib.sha256()
-        arrays = (self.X.data, self.X.indices, self.X.indptr) if is_sparse(self.X) else (self.X,)
-        tests = np.concatenate([test for _, test in self.parts])
-        for array in (*arrays, self.target.values, tests):
-            result.update(f"{array.dtype} {array.shape}".encode())
-            result.update(np.ascontiguousarray(array).data)
-        fitted = {**self.learners, **self.predictors}
-        learners = {name: f"{type(learner).__name__}{learner.get_params()}" for name, learner in fitted.items()}
         table = None if self.settings.preprocessor is None else self.settings.preprocessor.to_header()
         settings = {**vars(self.settings), "metric": self.measure, "baselines": None, "preprocessor": table}
-        result.update(json.dumps([__version__, learners, settings], default=repr).encode())
-        return result.hexdigest()
+        tests = np.concatenate([test for _, test in self.parts])
+        return digest_of(self.X, [self.target.values, tests], {**self.learners, **self.predictors}, settings)
+
+
+def digest_of(X: Any, arrays: Iterable[NDArray[Any]], learners: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return a digest of what is measured: rows and other arrays, learners by name, settings, and the version."""
+    from mahala import __version__
+
+    result = hashlib.sha256()
+    for array in (*((X.data, X.indices, X.indptr) if is_sparse(X) else (X,)), *arrays):
+        result.update(f"{array.dtype} {array.shape}".encode())
+        result.update(np.ascontiguousarray(array).data)
+    named = {name: f"{type(learner).__name__}{learner.get_params()}" for name, learner in learners.items()}
+    result.update(json.dumps([__version__, named, settings], default=repr).encode())
+    return result.hexdigest()
 
 
 def rows_and_preprocessor(X: Any, preprocessor: TablePreprocessor | None) -> tuple[Any, TablePreprocessor | None]:

@@ -14,6 +14,7 @@ from mahala.evaluation.cross_validation.panel import (
     default_panel,
     default_predictor,
     left_out,
+    members,
     named_learners,
 )
 from mahala.evaluation.cross_validation.plan import (
@@ -95,7 +96,8 @@ def _learners(
         learners = default_panel(n_rows, n_features, seed, numbers=numbers)
         missing = left_out(n_rows, n_features, numbers=numbers)
     elif isinstance(learners, Iterable) and not isinstance(learners, Mapping):
-        learners = named_learners(learners, n_rows, n_features, seed, numbers=numbers)
+        panel = members(n_rows, n_features, seed, numbers=numbers)
+        learners = named_learners(learners, panel | default_predictor(seed, numbers=numbers))
     check_learners(learners, numbers=numbers)
     predictors = {name: learner for name, learner in learners.items() if isinstance(learner, NeighborModel)}
     if settings.baselines and not predictors:

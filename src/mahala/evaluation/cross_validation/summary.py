@@ -1,5 +1,6 @@
 """Summarise a comparison: the leaderboard, the verdict in words, and what makes it doubtful."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -7,8 +8,18 @@ import numpy as np
 
 from mahala.data.labels import possible_leaks
 from mahala.evaluation.cross_validation.advice import advise, model_entries, shared_losses
-from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
-from mahala.evaluation.cross_validation.leaderboard import Leaderboard, p_text, percent, points
+from mahala.evaluation.cross_validation.answers import AnswerPlan, kind_of
+from mahala.evaluation.cross_validation.entries import (
+    decide,
+    entries,
+    entry_of,
+    reference_of,
+    scaled_of,
+    unit_gains,
+    units_of,
+    units_of_answers,
+)
+from mahala.evaluation.cross_validation.leaderboard import Answers, Leaderboard, p_text, percent, points
 from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
 from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.evaluation.cross_validation.splits import group_column, parts_of
@@ -17,13 +28,15 @@ from mahala.support.parameters import get_config
 from mahala.support.validation import is_sparse
 
 
-def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
+def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
     """Make the leaderboard of the test parts that are done; `end` is what ended a partial comparison."""
     notes = list(plan.notes)
     if len(done) < len(plan.parts):
         notes.append(f"Partial: {end} ended the comparison after {len(done)} of {len(plan.parts)} test parts.")
     elif len(cells) < len(plan.keys):
         notes.append("Not all models and baselines were measured, because the comparison was ended before.")
+    if isinstance(plan, AnswerPlan):
+        return _of_answers(plan, cells, done, notes)
     units = units_of(plan, cells, done)
     reference = reference_of(plan, units)
     chosen, decision = decide(plan, units, reference, plan.measure)
@@ -62,8 +75,46 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
         planned=len(plan.parts),
         columns=() if preprocessor is None else tuple(preprocessor.columns_),
     )
-    board = replace(board, verdict=board.verdict._replace(measure=board.measure, text=_sentence(board)))
+    board = _in_words(board)
     return replace(board, cautions=tuple(_cautions(plan, board)))
+
+
+def _of_answers(plan: AnswerPlan, cells: Mapping[Key, Cell], done: list[int], notes: list[str]) -> Leaderboard:
+    """Return the leaderboard of answers about new items, which has that about the same items."""
+    n_new = len(plan.splits[0].parts)
+    numbers = [part for part in done if part < n_new], [part for part in done if part >= n_new]
+    both = [units_of_answers(split, own, plan, cells) for split, own in zip(plan.splits, numbers, strict=True)]
+    reference = reference_of(plan, next((units for units in both if units.folds.size), both[0]))
+    if plan.unit_rows:
+        notes = [*notes, "Rows were scaled to length 1 for distances, because the cosine predicts more answers."]
+    boards = []
+    for split, units, own in zip(plan.splits, both, numbers, strict=True):
+        chosen, decision = decide(plan, units, reference, split.measure)
+        board = Leaderboard(
+            entries=tuple(entries(plan, cells, own, units, reference)),
+            verdict=decision.verdict,
+            chosen=chosen,
+            reference=reference,
+            scaled=reference,
+            folds=plan.settings.folds,
+            random_state=plan.settings.random_state,
+            n_rows=plan.data.X.shape[0],
+            n_features=plan.data.n_features,
+            parts=len(done),
+            planned=len(plan.parts),
+            notes=tuple(notes),
+            metric=split.measure,
+        )
+        boards.append(_in_words(board))
+    new, same = boards
+    gains = np.empty(0) if new.best_learner is None else unit_gains(both[0], reference, new.best_learner.name)
+    answers = Answers(kind_of(plan.data), len(plan.data), plan.n_items, *plan.agreement, plan.unit_rows, gains)
+    return replace(new, same_items=same, answers=answers)
+
+
+def _in_words(board: Leaderboard) -> Leaderboard:
+    """Return the leaderboard whose verdict names its measure."""
+    return replace(board, verdict=board.verdict._replace(measure=board.measure, text=_sentence(board)))
 
 
 def _sentence(board: Leaderboard) -> str:
@@ -73,16 +124,17 @@ def _sentence(board: Leaderboard) -> str:
         none = "No learner could be fitted here" if len(board.entries) > len(board.ranked) else "No metric was learned"
         return f"{none}; {base.spoken} has a {board.measure} of {percent(base.error)}."
     if verdict.kind == "too early to tell":
-        what = f"The {board.measure} of {base.spoken} is {percent(base.error)}"
+        what = "" if math.isnan(base.error) else f" The {board.measure} of {base.spoken} is {percent(base.error)}."
         seen = "one test part was measured" if board.parts == 1 else f"there are {verdict.n} {verdict.units}"
-        return f"Too early to tell: {seen}. {what}."
+        return f"Too early to tell: {seen}.{what}"
     first = verdict.kind[0].upper() + verdict.kind[1:]
     if verdict.kind == "probably helps" and verdict.repeats > 1:
         first += f" ({verdict.wins} of {verdict.repeats} repeats)"
     who = best.name if verdict.helps else f"the best learner, {best.name},"
     choice = "Chosen on other folds, it gains" if verdict.helps else "A learner chosen on other folds gains"
     interval = f"95 % interval {points(verdict.low)} to {points(verdict.high)}, {p_text(verdict.p_value)}"
-    more = " More rows are needed to be sure." if verdict.kind == "probably helps" else ""
+    what = "answers" if board.metric in ("new items", "same items") else "rows"
+    more = f" More {what} are needed to be sure." if verdict.kind == "probably helps" else ""
     return (
         f"{first}: {who} has a {board.measure} of {percent(best.error)}, {base.spoken} {percent(base.error)}. {choice} "
         f"{points(verdict.gain)} points over {verdict.n:,} {verdict.units} ({interval}).{more}"
