@@ -10,7 +10,7 @@ from mahala.compiled.triplets.rows import CSR
 from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.base import Steps
 from mahala.online.state.dense import csr_rows
-from mahala.online.state.margin import SymmetricMatrix, Whole
+from mahala.online.state.margin import SymmetricMatrix, Whole, single
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
 from mahala.support.arrays import FloatArray, block_size, check_room
 from mahala.support.model_files import ModelFileError
@@ -123,8 +123,9 @@ class CovarianceState(SimilarityState):
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
         self.make_writable("M", "late")
-        covariances = *self._Lambda.arrays(whole=len(x) > 1), *self._Gamma.arrays(whole=len(x) > 1)
-        kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, steps)
+        covariances = self._Lambda.for_steps(len(x)), self._Gamma.for_steps(len(x))
+        numbers = rule.r, rule.margin
+        kernels.stream_full(x, q, (self.M, self.late), covariances, single(x), numbers, clock, steps)
 
     def feed_one(
         self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule

@@ -9,7 +9,7 @@ from mahala.compiled.pairs.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.base import Steps
 from mahala.online.state.definite import DefiniteState
-from mahala.online.state.margin import PairChunk
+from mahala.online.state.margin import PairChunk, single
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, Positive
 from mahala.support.states import Group, Number
@@ -122,8 +122,8 @@ class LEGOState(DefiniteState):
 
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         V, y = chunk
-        arguments = *self._M.arrays(whole=len(y) > 1), self.outside, self.inverse_trace, rule, self.targets, steps
-        self.inverse_trace = stream_lego(V, y, *arguments)
+        model = self._M.for_steps(len(y)), single(y), self.outside, self.inverse_trace
+        self.inverse_trace = stream_lego(V, y, *model, (rule, *self.targets), steps)
         self.n_steps += len(y)
 
     def _check(self) -> None:

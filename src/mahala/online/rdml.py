@@ -10,7 +10,7 @@ from mahala.compiled.pairs.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.base import Steps
 from mahala.online.state.definite import DefiniteState
-from mahala.online.state.margin import PairChunk, SymmetricMatrix, Whole, symmetric
+from mahala.online.state.margin import PairChunk, SymmetricMatrix, Whole, single, symmetric
 from mahala.support.arrays import FloatArray
 from mahala.support.limits import one_blas_thread
 from mahala.support.parameters import Count, Positive
@@ -95,9 +95,8 @@ class RDMLState(DefiniteState):
         V, y = chunk
         R = self._R = self._R or self._invert()
         while True:
-            matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=len(y) > 1)
-            arguments = V, y, *matrices, self.outside, rule, self.n_corrections, steps
-            done, self.n_corrections, stopped = stream_rdml(*arguments)
+            model = (self._M.for_steps(len(y)), R.for_steps(len(y))), single(y), self.outside
+            done, self.n_corrections, stopped = stream_rdml(V, y, *model, rule, self.n_corrections, steps)
             self.n_steps += done
             if stopped:
                 R = self._R = self._invert()

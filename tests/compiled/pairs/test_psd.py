@@ -5,7 +5,7 @@ import pytest
 
 from compiled.kernel_inputs import pairs, record
 from mahala.compiled.pairs.psd import DONE, LOG_MU, NORM, PROJECT, SIGMA, STATE_SIZE, stream_psd
-from mahala.compiled.pairs.symmetric import settle
+from mahala.compiled.pairs.symmetric import mirror
 from reference.online_pairs import passive_aggressive, project
 
 RULE = (0.0, 0.0, np.inf)
@@ -20,22 +20,18 @@ def test_steps_are_the_papers_and_the_inverse_follows(d, size):
     state[SIGMA] = 0.1
     state[LOG_MU] = np.log(0.1)
     R, done = np.eye(d) / 0.1, 0
-    pending, correction = np.zeros((2, 2, 2, d))
     while done < 200:
         part = slice(done, min(done + size, 200))
-        arguments = V[part], y[part], M, pending if size == 1 else None, R, correction, state, b, (*RULE, 0.0)
+        arguments = V[part], y[part], (M, R), True if size == 1 else None, state, b, (*RULE, 0.0)
         b, taken, why = stream_psd(*arguments, tuple(column[part] for column in steps))
         done += taken
-        if why != DONE:
-            settle(M, pending)
+        if size == 1:
+            mirror(M)
         if why == PROJECT:
             M, b = project(M), max(b, 1.0)
         if why != DONE:
             R = np.linalg.inv(M + state[SIGMA] * np.eye(d))
-            correction[:] = 0.0
             state[NORM] = np.linalg.norm(M)
-    settle(M, pending)
-    settle(R, correction)
     expected_M, expected_b, expected = passive_aggressive(V, y, RULE, psd=1)
     np.testing.assert_allclose(M, expected_M, atol=1e-8)
     assert b == pytest.approx(expected_b)

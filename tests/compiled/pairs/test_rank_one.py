@@ -5,21 +5,22 @@ import pytest
 
 from compiled.kernel_inputs import pairs, record
 from mahala.compiled.pairs.rank_one import BORDER, DONE, FLOOR, LEAST_SHARE, SHARE, stream_lego, stream_rdml
-from mahala.compiled.pairs.symmetric import settle
+from mahala.compiled.pairs.symmetric import mirror
 from reference.lego_rdml import lego, rdml
 
 
 @pytest.mark.parametrize("size", [1, 70])
 def test_lego_takes_the_papers_steps(size):
     V, y = pairs(70)
-    M, pending, inverse_trace, steps = np.eye(5), np.zeros((2, 2, 5)), 5.0, record(70)
+    M, inverse_trace, steps = np.eye(5), 5.0, record(70)
+    single = True if size == 1 else None
     for first in range(0, 70, size):
         part = slice(first, first + size)
-        matrices = M, pending if size == 1 else None
         inverse_trace = stream_lego(
-            V[part], y[part], *matrices, 0, inverse_trace, 0.1, (0.5, 8.0), tuple(column[part] for column in steps)
+            V[part], y[part], M, single, 0, inverse_trace, (0.1, 0.5, 8.0), tuple(column[part] for column in steps)
         )
-    settle(M, pending)
+    if size == 1:
+        mirror(M)
     expected, expected_steps = lego(V, y, 0.1, (0.5, 8.0), LEAST_SHARE)
     np.testing.assert_allclose(M, expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(M, M.T)
@@ -32,20 +33,18 @@ def test_rdml_takes_the_papers_steps_and_the_inverse_follows(size):
     V, y = pairs(70)
     V /= 3.0
     M, R, corrections, steps, done = np.eye(5), np.eye(5), 0, record(70), 0
-    pending, correction = np.zeros((2, 2, 2, 5))
+    single = True if size == 1 else None
     while done < 70:
         part = slice(done, min(done + size, 70))
-        matrices = (M, pending, R, correction) if size == 1 else (M, None, R, None)
         taken, corrections, why = stream_rdml(
-            V[part], y[part], *matrices, 0, 0.1, corrections, tuple(column[part] for column in steps)
+            V[part], y[part], (M, R), single, 0, 0.1, corrections, tuple(column[part] for column in steps)
         )
         done += taken
+        if size == 1:
+            mirror(M)
+            mirror(R)
         if why != DONE:
-            settle(M, pending)
-            correction[:] = 0.0
             R, corrections = np.linalg.inv(M), 0
-    settle(M, pending)
-    settle(R, correction)
     expected, expected_steps = rdml(V, y, 0.1, SHARE, FLOOR, BORDER)
     np.testing.assert_allclose(M, expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(R, np.linalg.inv(M), rtol=1e-8)

@@ -14,7 +14,7 @@ import numpy as np
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import Steps, helper, kernel
 from mahala.compiled.pairs.steps import Rule, dot, step
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms
+from mahala.compiled.pairs.symmetric import multiply, subtract_below, subtract_terms
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
@@ -74,7 +74,7 @@ def _shifted(small: FloatArray, k: int, delta: float) -> bool:
 
 @helper
 def _negative_pair(
-    R: FloatArray, nothing: FloatArray, sigma: float, change: float, scale: float, Q: FloatArray, small: FloatArray
+    R: FloatArray, sigma: float, change: float, scale: float, Q: FloatArray, small: FloatArray
 ) -> tuple[float, int]:
     """Run Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ; return (μ, steps).
 
@@ -90,7 +90,7 @@ def _negative_pair(
     for k in range(MAX_LANCZOS):
         q, r, before = Q[k], Q[k + 1], Q[k - 1 if k > 0 else 0]
         if k > 0:
-            multiply(R, nothing, q, r)
+            multiply(R, q, r)
             for j in range(d):
                 r[j] *= sigma
         a = dot(q, r)
@@ -139,9 +139,7 @@ def _negative_pair(
 
 @helper
 def _pair_correction(
-    s: float,
-    mu: float,
-    sigma: float,
+    sizes: tuple[float, float, float],
     k: int,
     v: FloatArray,
     w: FloatArray,
@@ -150,8 +148,11 @@ def _pair_correction(
     u: FloatArray,
     correction: FloatArray,
 ) -> None:
-    """Compute u and the correction `R -= f₀g₀ᵀ + f₁g₁ᵀ` for M - s v vᵀ + μ u uᵀ from a Lanczos run of k steps."""
-    d, h = len(v), correction[0, 1]
+    """Compute u and the correction `R -= f₀g₀ᵀ + f₁g₁ᵀ` for M - s v vᵀ + μ u uᵀ from a Lanczos run of k steps.
+
+    `sizes` are s, μ and σ; w = R v.
+    """
+    (s, mu, sigma), d, h = sizes, len(v), correction[0, 1]
     length2 = 0.0
     for i in range(k):
         length2 += small[3, i] * small[3, i]
@@ -186,10 +187,8 @@ def _pair_correction(
 def stream_psd(
     V: FloatArray,
     y: SignArray,
-    M: FloatArray,
-    pending: FloatArray | None,
-    R: FloatArray,
-    correction: FloatArray,
+    matrices: tuple[FloatArray, FloatArray],
+    single: bool | None,
     state: FloatArray,
     b: float,
     rule: Rule,
@@ -197,23 +196,24 @@ def stream_psd(
 ) -> tuple[float, int, int]:
     """Take steps until the end of V, or until LAPACK is needed; return (b, steps done, reason to stop).
 
-    REFACTOR: R is outdated or σ has changed; recompute R from M and σ. PROJECT: the last update has been applied to M
-    but not projected; project M, then recompute R. `correction` is what R lacks after the last update.
+    `matrices` are M, of which a `single` step has the lower triangle, and R, of which only that counts. REFACTOR: R is
+    outdated or σ has changed; recompute R from M and σ. PROJECT: the last update has been applied to M but not
+    projected; project M, then recompute R.
     """
-    n, d = V.shape
+    (n, d), (M, R) = V.shape, matrices
     size = min(max(LEAST_BLOCK, min(MOST_BLOCK, d // 4)), n)
     most = min(MAX_LANCZOS, d) + 1
-    Q, small = np.empty((most + 1, d)), np.empty((5, most))
+    Q, small, correction = np.empty((most + 1, d)), np.empty((5, most)), np.empty((2, 2, d))
     w = Q[most]  # R v
     product, weights = np.empty((2 * size, d)), np.empty(2 * size)
-    terms = np.empty((2 * size, d)) if pending is None else pending[1]
+    terms = np.empty((2 * size, d))
     t, why = 0, DONE
     while t < n and why == DONE:
         start = t
-        if pending is None:
+        if single is None:
             gemm(V, t, False, M, 0, False, product, min(size, n - t), d, d, False)
         else:
-            multiply(M, pending, V[0], product[0])
+            multiply(M, V[0], product[0])
         n_terms = 0
         while t < min(start + size, n) and why == DONE:
             v = V[t]
@@ -237,8 +237,7 @@ def stream_psd(
             norm, change = state[NORM] / unit, s * norm2 / unit
             squared = norm * norm - 2.0 * (s / unit) * (dist / unit) + change * change
             scale = unit * np.sqrt(max(squared, 1e-6))
-            # w = R v also brings R up to date with the step before.
-            multiply(R, correction, v, w)
+            multiply(R, v, w)
             length = 1.0 / np.sqrt(norm2)
             for j in range(d):
                 terms[n_terms, j] = v[j]
@@ -248,7 +247,7 @@ def stream_psd(
             n_terms += 1
             mu = 0.0
             if s > 0.0:
-                mu, k = _negative_pair(R, correction, sigma, s * norm2, scale, Q, small)
+                mu, k = _negative_pair(R, sigma, s * norm2, scale, Q, small)
                 if k == 0 and state[CORRECTIONS] > 0.0:
                     # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
                     # where M is more than 1e16 times σ, rounding may have left R of either sign.
@@ -267,9 +266,11 @@ def stream_psd(
                 for j in range(d):
                     correction[0, 0, j] = -weight * w[j]
                     correction[1, 0, j] = w[j]
+                subtract_below(R, correction[0], correction[1], 1)
             else:
                 weights[n_terms] = -mu
-                _pair_correction(s, mu, sigma, k, v, w, Q, small, terms[n_terms], correction)
+                _pair_correction((s, mu, sigma), k, v, w, Q, small, terms[n_terms], correction)
+                subtract_below(R, correction[0], correction[1], 2)
                 n_terms += 1
                 weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
@@ -283,5 +284,5 @@ def stream_psd(
             if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
                 state[SIGMA] = max(best, 1e-6 * scale)
                 why = REFACTOR
-        subtract_terms(M, pending, product, terms, weights, n_terms)
+        subtract_terms(M, single, product, terms, weights, n_terms)
     return b, t, why

@@ -4,9 +4,9 @@ With A the matrix that a step multiplies by v (LEGO: M, RDML: M⁻¹), every upd
 of steps, matrix products give A₀V and the Gram matrix V A₀ Vᵀ; within the block the Gram matrix follows every step
 exactly, each a is computed from the previous ones, and A is updated once at the end.
 
-Each kernel takes differences V (n, d) and labels y (±1), writes the steps and changes the model in place. A single row
-leaves its change `pending`; several change the whole matrix, and with None for `pending` compiled code has the way of
-several only. `outside` is the number of directions that V omits because no pair differs in them; there M is I.
+Each kernel takes differences V (n, d) and labels y (±1), writes the steps and changes the model in place: for a
+`single` step (else None) the lower triangles of its matrices, for several steps the whole ones. `outside` is the number
+of directions that V omits because no pair differs in them; there M is I.
 """
 
 import math
@@ -109,38 +109,37 @@ def stream_lego(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
-    pending: FloatArray | None,
+    single: bool | None,
     outside: int,
     inverse_trace: float,
-    eta: float,
-    targets: tuple[float, float],
+    rule: tuple[float, float, float],
     steps: Steps,
 ) -> float:
-    """LEGO: each pair moves M so that its distance gets closer to the target of its kind (similar, dissimilar).
+    """LEGO: each pair moves M so that its distance gets closer to the target of its kind.
 
-    Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
+    `rule` is η, the target of similar pairs and that of dissimilar ones. Takes and returns tr M⁻¹, to which a step adds
+    c ‖v‖² / (1 - c ŷ).
     """
-    n, d = V.shape
+    (n, d), (eta, near, far) = V.shape, rule
     p, tau, predicted = steps
     dimension, size = float(d + outside), block_size(n, d)
     product, gram, column = np.empty((size, d)), np.empty((size, size)), np.empty(size)
-    terms, weights = np.empty((size, d)) if pending is None else pending[1], np.empty(size)
-    places = np.empty(size, dtype=np.intp)
+    terms, weights, places = np.empty((size, d)), np.empty(size), np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if pending is None:
+        if single is None:
             gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
         else:
-            multiply(M, pending, V[0], product[0])
+            multiply(M, V[0], product[0])
         gemm(product, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
         trace = trace_of(M, outside)
         most = max(most, trace)
         n_terms = 0
         for i in range(n_rows):
-            dist, target = gram[i, i], targets[0] if y[t] > 0 else targets[1]
-            predicted[t] = 1 if dist <= 0.5 * (targets[0] + targets[1]) else -1
+            dist, target = gram[i, i], near if y[t] > 0 else far
+            predicted[t] = 1 if dist <= 0.5 * (near + far) else -1
             p[t] = abs(dist - target)
             tau[t] = 0.0
             norm2 = dot(V[t], V[t])
@@ -169,8 +168,8 @@ def stream_lego(
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
-        subtract_terms(M, pending, product, terms, weights, n_terms)
-        if pending is None and (t == n or trace < SHRUNK * most):
+        subtract_terms(M, single, product, terms, weights, n_terms)
+        if single is None and (t == n or trace < SHRUNK * most):
             symmetrise(M)
             most = 0.0
     return inverse_trace
@@ -180,36 +179,33 @@ def stream_lego(
 def stream_rdml(
     V: FloatArray,
     y: SignArray,
-    M: FloatArray,
-    pending: FloatArray | None,
-    R: FloatArray,
-    correction: FloatArray | None,
+    matrices: tuple[FloatArray, FloatArray],
+    single: bool | None,
     outside: int,
     lam: float,
     n_corrections: int,
     steps: Steps,
 ) -> tuple[int, int, int]:
-    """RDML until the end of V, or until R = M⁻¹ must be recomputed (REFRESH).
+    """RDML until the end of V, or until R = M⁻¹ must be recomputed (REFRESH); `matrices` are M and R.
 
     `n_corrections` counts the corrections since R was computed. Return steps done, corrections, reason to stop.
     """
-    n, d = V.shape
+    (n, d), (M, R) = V.shape, matrices
     p, tau, predicted = steps
     dimension, size = float(d + outside), block_size(n, d)
     product, solved = np.empty((size, d)), np.empty((size, d))
     gram, inner = np.empty((size, size)), np.empty((size, size))
     dist, column = np.empty(size), np.empty(size)
-    moved, moves = np.empty((size, d)) if pending is None else pending[1], np.empty(size)
-    terms, weights = np.empty((size, d)) if correction is None else correction[1], np.empty(size)
-    places = np.empty(size, dtype=np.intp)
+    moved, moves = np.empty((size, d)), np.empty(size)
+    terms, weights, places = np.empty((size, d)), np.empty(size), np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if pending is None:
+        if single is None:
             gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
         else:
-            multiply(M, pending, V[0], product[0])
+            multiply(M, V[0], product[0])
         any_moves = False
         for i in range(n_rows):
             dist[i] = dot(product[i], V[t + i])
@@ -217,10 +213,10 @@ def stream_rdml(
         if any_moves:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            if correction is None:
+            if single is None:
                 gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
             else:
-                multiply(R, correction, V[0], solved[0])
+                multiply(R, V[0], solved[0])
             gemm(solved, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
             gemm(V, t, False, V, t, True, inner, n_rows, n_rows, d, False)
         trace, inverse_trace = trace_of(M, outside), trace_of(R, outside)
@@ -260,9 +256,9 @@ def stream_rdml(
             if spoilt or trace < SHRUNK * most:
                 break
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
-        subtract_terms(M, pending, product, moved, moves, n_terms)
-        subtract_terms(R, correction, product, terms, weights, n_terms)
-        if pending is None and (t == n or trace < SHRUNK * most):
+        subtract_terms(M, single, product, moved, moves, n_terms)
+        subtract_terms(R, single, product, terms, weights, n_terms)
+        if single is None and (t == n or trace < SHRUNK * most):
             symmetrise(M)
             symmetrise(R)
             most = 0.0

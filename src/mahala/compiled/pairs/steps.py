@@ -44,9 +44,9 @@ def step(t: int, label: int, margin: float, norm4: float, rule: Rule, steps: Ste
 
 @kernel
 def stream_indefinite(
-    V: FloatArray, y: SignArray, M: FloatArray, pending: FloatArray | None, b: float, rule: Rule, steps: Steps
+    V: FloatArray, y: SignArray, M: FloatArray, single: bool | None, b: float, rule: Rule, steps: Steps
 ) -> float:
-    """Take one step per row of V, in blocks; M is read and written once per block, and of a single row its lower half.
+    """Take one step per row of V, in blocks; M is read and written once per block, for a single row its lower half.
 
     The distances inside a block are exact: `dist_t = v_tᵀM₀v_t - Σ_{l<t} c_l (v_lᵀv_t)²`.
     """
@@ -54,13 +54,13 @@ def stream_indefinite(
     size = min(BLOCK, n)
     product, gram = np.empty((size, d)), np.empty((size, size))
     c, weights = np.empty(size), np.empty(size)
-    terms = np.empty((size, d)) if pending is None else pending[1]
+    terms = np.empty((size, d))
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
-        if pending is None:
+        if single is None:
             gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
         else:
-            multiply(M, pending, V[0], product[0])
+            multiply(M, V[0], product[0])
         gemm(V, start, False, V, start, True, gram, n_rows, n_rows, d, False)
         n_terms = 0
         for i in range(n_rows):
@@ -75,7 +75,7 @@ def stream_indefinite(
                 for j in range(d):
                     terms[n_terms, j] = V[t, j]
                 n_terms += 1
-        subtract_terms(M, pending, product, terms, weights, n_terms)
+        subtract_terms(M, single, product, terms, weights, n_terms)
     return b
 
 

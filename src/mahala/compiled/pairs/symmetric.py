@@ -1,12 +1,10 @@
-"""Symmetric matrices of which a single step reads and writes the lower triangle, once.
+"""Symmetric matrices of which a single step reads and writes the lower triangle only.
 
-The step subtracts what the step before it left `pending`, multiplies by its own vector in the same sweep, and leaves
-its own terms to the next one: with f, g = pending, the matrix A is to become A - f₀g₀ᵀ - f₁g₁ᵀ.
+That is half of the memory, and products of BLAS are not as fast for one vector. Kernels get True for `single` then, and
+None for several steps, for which they are compiled without the loops over a triangle.
 """
 
 import math
-
-import numpy as np
 
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import helper, kernel
@@ -17,23 +15,13 @@ TILE = 32
 
 
 @helper
-def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Subtract what is pending from A, then `out = A x`, on the lower triangle in one sweep, four rows at a time.
-
-    The two are loops of their own: so the product is rounded alike, whether something was pending or not.
-    """
+def multiply(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """`out = A x`, from the lower triangle, four rows at a time."""
     d = len(x)
-    late = False
     for j in range(d):
-        late = late or pending[0, 0, j] != 0.0 or pending[0, 1, j] != 0.0
         out[j] = 0.0
     for i in range(0, d, 4):
         stop = min(i + 4, d)
-        if late:
-            for k in range(i, stop):
-                f0, f1 = pending[0, 0, k], pending[0, 1, k]
-                for j in range(k + 1):
-                    A[k, j] -= f0 * pending[1, 0, j] + f1 * pending[1, 1, j]
         left = 0
         if stop == i + 4:
             left = i
@@ -56,34 +44,41 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
                 out[k] += a0 * x[j]
                 out[j] += a0 * x[k]
             out[k] += A[k, k] * x[k]
-    if late:
-        for j in range(d):
-            pending[0, 0, j] = pending[0, 1, j] = 0.0
+
+
+@helper
+def subtract_below(A: FloatArray, left: FloatArray, right: FloatArray, n: int) -> None:
+    """`A -= Σ_{l<n} left_l right_lᵀ` on the lower triangle."""
+    for k in range(len(A)):
+        for l in range(n):
+            factor = left[l, k]
+            for j in range(k + 1):
+                A[k, j] -= factor * right[l, j]
 
 
 @helper
 def subtract_terms(
-    A: FloatArray, pending: FloatArray | None, space: FloatArray, terms: FloatArray, weights: FloatArray, n: int
+    A: FloatArray, single: bool | None, space: FloatArray, terms: FloatArray, weights: FloatArray, n: int
 ) -> None:
-    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`, or leave it pending, where the terms are pending[1].
+    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`; on the lower triangle unless `single` is None.
 
     One term leaves A exactly symmetric. The terms are scaled in place.
     """
-    factors = space if pending is None else pending[0]
     for l in range(n):
         root, sign = math.sqrt(abs(weights[l])), math.copysign(1.0, weights[l])
         for j in range(len(A)):
             terms[l, j] *= root
-            factors[l, j] = sign * terms[l, j]
-    if pending is None:
-        gemm(factors, 0, True, terms, 0, False, A, len(A), len(A), n, True)
+            space[l, j] = sign * terms[l, j]
+    if single is None:
+        gemm(space, 0, True, terms, 0, False, A, len(A), len(A), n, True)
+    else:
+        subtract_below(A, space, terms, n)
 
 
 @kernel
-def settle(A: FloatArray, pending: FloatArray) -> None:
-    """Subtract what is pending, and copy the lower triangle to the upper one."""
+def mirror(A: FloatArray) -> None:
+    """Copy the lower triangle to the upper one."""
     d = len(A)
-    multiply(A, pending, np.zeros(d), np.empty(d))
     for top in range(0, d, TILE):
         for left in range(0, top + 1, TILE):
             for i in range(top, min(top + TILE, d)):

@@ -51,33 +51,31 @@ def _subtract_outer(
 def stream_full(
     X: FloatArray,
     Q: FloatArray,
-    M: FloatArray,
-    late: FloatArray,
-    Lambda: FloatArray,
-    left_pending: FloatArray | None,
-    Gamma: FloatArray,
-    right_pending: FloatArray | None,
-    r: float,
-    margin: float,
+    matrices: tuple[FloatArray, FloatArray],
+    covariances: tuple[FloatArray, FloatArray],
+    single: bool | None,
+    rule: tuple[float, float],
     clock: int,
     steps: Steps,
 ) -> None:
-    """Take one step for each row x of X and q of Q.
+    """Take one step for each row x of X and q of Q, the first with the number `clock`; `rule` is r and the margin.
 
-    `late` is empty, or it sums each update times the number of earlier models, which did not have it; the mean of all
+    Of the covariances Λ and Γ a `single` step (else None) reads and writes the lower triangles. The matrices are M, and
+    an empty one or the sum of each update times the number of earlier models, which did not have it; the mean of all
     models follows from it.
     """
-    (n, d), e = X.shape, Q.shape[1]
+    (n, d), e, (r, margin) = X.shape, Q.shape[1], rule
+    (M, late), (Lambda, Gamma) = matrices, covariances
     p, tau, predicted = steps
     size = min(BLOCK, n)
     scores, left, right = np.empty((size, e)), np.empty((size, d)), np.empty((size, e))
-    u, a = np.empty((size, d)) if left_pending is None else left_pending[1], np.empty(size)
-    v, b = np.empty((size, e)) if right_pending is None else right_pending[1], np.empty(size)
+    u, a = np.empty((size, d)), np.empty(size)
+    v, b = np.empty((size, e)), np.empty(size)
     lengths, lates = np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
         gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
-        if left_pending is None:
+        if single is None:
             gemm(X, start, False, Lambda, 0, False, left, n_rows, d, d, False)
             gemm(Q, start, False, Gamma, 0, False, right, n_rows, e, e, False)
         k = 0
@@ -92,9 +90,9 @@ def stream_full(
             tau[t] = 0.0
             if not p[t] > 0.0:
                 continue
-            if left_pending is not None and right_pending is not None:
-                multiply(Lambda, left_pending, x, left[0])
-                multiply(Gamma, right_pending, q, right[0])
+            if single is not None:
+                multiply(Lambda, x, left[0])
+                multiply(Gamma, q, right[0])
             without(left[i], u, a, k, x, u[k])
             without(right[i], v, b, k, q, v[k])
             x_norm, q_norm = dot(u[k], x), dot(v[k], q)
@@ -114,5 +112,5 @@ def stream_full(
         _subtract_outer(M, u, v, lengths, k, left)
         if len(late):
             _subtract_outer(late, u, v, lates, k, left)
-        subtract_terms(Lambda, left_pending, left, u, a, k)
-        subtract_terms(Gamma, right_pending, right, v, b, k)
+        subtract_terms(Lambda, single, left, u, a, k)
+        subtract_terms(Gamma, single, right, v, b, k)

@@ -46,5 +46,6 @@ class State(Stateful, ABC):
     def make_writable(self, *names: str) -> None:
         """Copy arrays that are read-only because the state was loaded as a memory map."""
         for name in names:
-            if not getattr(self, name).flags.writeable:
-                setattr(self, name, getattr(self, name).copy())
+            array = getattr(self, name)
+            if array is not None and not array.flags.writeable:
+                setattr(self, name, array.copy())

@@ -2,15 +2,16 @@
 
 import copy
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
 from mahala.compiled.pairs import psd as kernels
 from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_sparse
-from mahala.compiled.pairs.symmetric import largest_diagonal, settle
+from mahala.compiled.pairs.symmetric import largest_diagonal, mirror
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import row_dots
@@ -34,32 +35,35 @@ _LABELS = {label: np.array([label], dtype=np.int8) for label in (-1, 1)}
 
 
 class SymmetricMatrix:
-    """A symmetric matrix in which a single step costs one sweep over half of it.
+    """A symmetric matrix of which single steps, as those of `learn_one`, read and write the lower triangle only.
 
-    Between single steps only the lower triangle of A counts, and it lacks what is pending. When that is added does not
-    change a single bit of any step.
+    So a step takes a quarter of the time, or a half of it for few features.
     """
 
     def __init__(self, A: FloatArray) -> None:
         self.lower = A  # the upper triangle counts only where the matrix is whole
-        self._pending = np.zeros((2, 2, len(A)))
         self._is_whole = True
 
     def whole(self) -> FloatArray:
         """Return the matrix after all its steps."""
         if not self._is_whole:
-            settle(*self.arrays(whole=False))
+            mirror(self.for_steps(1))
             self._is_whole = True
         return self.lower
 
-    def arrays(self, whole: bool) -> tuple[FloatArray, Any]:
-        """Return the matrix, and what is pending or None, for compiled steps on its lower triangle or on the whole."""
-        if whole:
+    def for_steps(self, n: int) -> FloatArray:
+        """Return the matrix for n compiled steps: a single one has the lower triangle to read and write."""
+        if n > 1:
             self.whole()
         if not self.lower.flags.writeable:  # it was loaded as a memory map
-            self.lower, self._pending = self.lower.copy(), self._pending.copy()
-        self._is_whole = whole
-        return self.lower, None if whole else self._pending
+            self.lower = self.lower.copy()
+        self._is_whole = n > 1
+        return self.lower
+
+
+def single(steps: NDArray[Any]) -> Literal[True] | None:
+    """Return what tells a kernel whether these are several steps."""
+    return True if len(steps) == 1 else None
 
 
 class Whole:
@@ -144,7 +148,6 @@ class MarginState(PairState):
         Array("tuning"),
         Array("R", optional=True, dtype=np.float64, shape=lambda state: padded_shape(len(state.M))),
     )
-    R = Whole("_R")
 
     def __init__(
         self, M: FloatArray, b: float, psd: int, kernel_map: KernelMap | None = None, n_features: int | None = None
@@ -155,7 +158,7 @@ class MarginState(PairState):
         self.kernel_map = kernel_map
         self.n_features = n_features  # of the points, where M acts on kernel coordinates
         self.n_steps = 0
-        self._R: SymmetricMatrix | None = None
+        self.R: FloatArray | None = None  # of which the lower triangle counts
         self.tuning = np.zeros(kernels.STATE_SIZE)
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
         self.mass = float(np.abs(self.M).max(initial=0.0))
@@ -189,7 +192,7 @@ class MarginState(PairState):
 
     def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
         if not self.tuning.flags.writeable:
-            self.make_writable("tuning")
+            self.make_writable("tuning", "R")
         V, y = chunk
         n = len(y)
         if isinstance(V, np.ndarray):  # of one row, einsum takes longer than a step
@@ -209,11 +212,10 @@ class MarginState(PairState):
             elif hasattr(V, "indptr"):
                 rows = V[part]
                 arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-                M, _ = self._M.arrays(whole=True)
-                self.b = stream_sparse(arrays, y[part], M, self.b, rule.step, taken)
+                self.b = stream_sparse(arrays, y[part], self.M, self.b, rule.step, taken)
             else:
-                M, pending = self._M.arrays(whole=stop > start + 1)
-                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, taken)
+                M = self._M.for_steps(stop - start)
+                self.b = stream_indefinite(V[part], y[part], M, single(y[part]), self.b, rule.step, taken)
             self._count(norms2[part], taken[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
@@ -303,12 +305,12 @@ class MarginState(PairState):
         super().set_state(header, arrays)
 
     def _check(self) -> None:
-        if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
+        if self.R is not None and not self.tuning[kernels.SIGMA] > 0.0:
             raise ModelFileError("the shift of R should be positive")
 
     def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
         V, y = chunk
-        if self._R is None:
+        if self.R is None:
             first = np.flatnonzero(norms2 >= kernels.COINCIDING)[:1]
             if first.size:
                 # The first subtraction of about this size; later ones retune σ.
@@ -317,10 +319,10 @@ class MarginState(PairState):
                 self.tuning[kernels.LOG_MU] = np.log(self.tuning[kernels.SIGMA])
                 self._refactor()
         # Coinciding points move b alone: R is not read before the first pair that differs.
-        R = self._R or SymmetricMatrix(np.zeros(padded_shape(V.shape[1])))
+        R = np.zeros(padded_shape(V.shape[1])) if self.R is None else self.R
         while True:
-            matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=False)
-            self.b, done, why = kernels.stream_psd(V, y, *matrices, self.tuning, self.b, rule.step, steps)
+            matrices = self._M.for_steps(len(y)), R
+            self.b, done, why = kernels.stream_psd(V, y, matrices, single(y), self.tuning, self.b, rule.step, steps)
             if why == kernels.PROJECT:
                 self.M, self.b = self.constrained()
             if why:
@@ -330,7 +332,7 @@ class MarginState(PairState):
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
     @one_blas_thread()
-    def _refactor(self) -> SymmetricMatrix:
+    def _refactor(self) -> FloatArray:
         """Compute R = (M + σI)⁻¹ by Cholesky."""
         d = len(self.M)
         diagonal = np.arange(d)
@@ -346,13 +348,12 @@ class MarginState(PairState):
         else:
             raise FloatingPointError("the metric can no longer be kept positive semi-definite; scale the features")
         inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-        R = np.zeros(padded_shape(d))
-        R[:, :d] = inverse
-        self._R = SymmetricMatrix(R)
+        self.R = np.zeros(padded_shape(d))
+        self.R[:, :d] = inverse
         self.tuning[kernels.CORRECTIONS] = self.tuning[kernels.WASTE] = 0.0
         # Its squares neither overflow nor vanish.
         self.tuning[kernels.NORM] = blas.dnrm2(self.M.ravel()) if d else 0.0
-        return self._R
+        return self.R
 
 
 def first_state(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | None) -> MarginState:
