@@ -1,17 +1,22 @@
 """Read files of answers that people gave: triplets, pairs or pairs with ratings, of names or of row numbers."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.data.array_files import listed
 from mahala.data.columns.frames import CSV, json_lines, read_frame
 from mahala.data.tables import unknown_column
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array
+
 
 Kind = Literal["triplets", "pairs", "ratings"]
 # The names that each column of a file may have; other files have these columns first, in this order.
@@ -37,12 +42,17 @@ class AnswerFile(NamedTuple):
     """
 
     rows: list[IndexArray]
-    values: NDArray[Any] | None
-    people: NDArray[Any] | None
+    values: Array | None
+    people: Array | None
 
 
 def read_answers(
-    path: str | os.PathLike[str], kind: Kind, n_items: int, ids: Sequence[Any] | None = None, *, by: str | None = None
+    path: str | os.PathLike[str],
+    kind: Kind,
+    n_items: int,
+    ids: Sequence[object] | None = None,
+    *,
+    by: str | None = None,
 ) -> AnswerFile:
     """Read answers about items from a .csv, .tsv, .jsonl or .parquet file, also .gz.
 
@@ -71,7 +81,7 @@ def read_answers(
     return AnswerFile(rows, (_similar if kind == "pairs" else _ratings)(path, third), people)
 
 
-def _columns(path: str) -> dict[str, list[Any]]:
+def _columns(path: str) -> dict[str, list[object]]:
     suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     if suffix in (".jsonl", ".ndjson"):
         return _json_columns(path)
@@ -83,8 +93,8 @@ def _columns(path: str) -> dict[str, list[Any]]:
     return columns
 
 
-def _json_columns(path: str) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {}
+def _json_columns(path: str) -> dict[str, list[object]]:
+    columns: dict[str, list[object]] = {}
     for number, record in json_lines(path):
         if isinstance(record, list):
             record = {f"column {at}": value for at, value in enumerate(record, start=1)}
@@ -98,7 +108,7 @@ def _json_columns(path: str) -> dict[str, list[Any]]:
     return columns
 
 
-def _chosen(path: str, kind: Kind, columns: Mapping[str, list[Any]]) -> list[list[Any]]:
+def _chosen(path: str, kind: Kind, columns: Mapping[str, list[object]]) -> list[list[object]]:
     """Return the three columns by their names, or else the first three."""
     by_name = {name.strip().lower(): values for name, values in columns.items()}
     named = [next((by_name[name] for name in names if name in by_name), None) for names in _NAMES[kind]]
@@ -112,7 +122,7 @@ def _chosen(path: str, kind: Kind, columns: Mapping[str, list[Any]]) -> list[lis
     return first
 
 
-def _row_numbers(path: str, values: list[Any], numbers: Mapping[str, int], n: int) -> IndexArray:
+def _row_numbers(path: str, values: list[object], numbers: Mapping[str, int], n: int) -> IndexArray:
     rows = []
     by_number = not any(name.isdecimal() for name in numbers)  # else "7" could be a row or a name that is missing
     for at, value in enumerate(values):
@@ -128,7 +138,7 @@ def _row_numbers(path: str, values: list[Any], numbers: Mapping[str, int], n: in
     return np.array(rows, dtype=np.intp)
 
 
-def _similar(path: str, values: list[Any]) -> NDArray[Any]:
+def _similar(path: str, values: list[object]) -> Array:
     texts = [str(value).strip().lower() for value in values]
     for at, text in enumerate(texts):
         if text not in (*_YES, *_NO):
@@ -136,11 +146,11 @@ def _similar(path: str, values: list[Any]) -> NDArray[Any]:
     return np.array([text in _YES for text in texts])
 
 
-def _ratings(path: str, values: list[Any]) -> NDArray[Any]:
+def _ratings(path: str, values: list[object]) -> Array:
     ratings = []
     for at, value in enumerate(values):
         try:
-            ratings.append(float(value))
+            ratings.append(float(value))  # type: ignore[arg-type]  # which is caught
         except (TypeError, ValueError):
             raise ValueError(f"{path}: answer {at + 1} must have a number as its rating, got {value!r}") from None
     return np.array(ratings)

@@ -1,22 +1,27 @@
 """Read files without column names: .npy, .npz and svmlight."""
 
+from __future__ import annotations
+
 import gzip
 import io
 import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from mahala.support.arrays import check_room
 from mahala.support.parameters import ParameterError
 from mahala.support.validation import check_scale, check_sparse, csr_from_arrays, is_sparse
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array, Rows
+
 
 # The most rows or columns of a sparse matrix, in another form than CSR, for each of its numbers.
 _MOST_EMPTY = 10_000
@@ -28,7 +33,7 @@ _BYTES_PER_BYTE = 8.0
 
 def read_arrays(
     path: str, suffix: str, label: str | None, n_features: int | None, first_index: int = 1
-) -> tuple[Any, NDArray[Any] | None]:
+) -> tuple[Rows, Array | None]:
     """Return finite float64 or float32 rows, dense or CSR, and their labels, or None if the file has no labels."""
     if suffix == ".npz":
         X, labels = read_npz(path, label)
@@ -49,7 +54,7 @@ def read_arrays(
     return X, labels
 
 
-def finite_rows(path: str, X: Any) -> Any:
+def finite_rows(path: str, X: Rows) -> Rows:
     """Return the rows of a file in float64 or float32; raise a ValueError unless they are finite numbers."""
     if X.ndim != 2 or X.dtype.kind not in "iufb":
         raise ValueError(f"{path} must hold a 2-D array of numbers, got {X.dtype} of shape {X.shape}")
@@ -68,7 +73,7 @@ def finite_rows(path: str, X: Any) -> Any:
     return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
 
 
-def places(word: str, numbers: NDArray[Any]) -> str:
+def places(word: str, numbers: Array) -> str:
     """Describe positions in messages: "rows 1, 5, 7 and 2 more"."""
     rest = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
     return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:3]))}{rest}"
@@ -121,7 +126,7 @@ def _check_size(name: str, file: IO[bytes], size: int) -> None:
         raise ValueError(f"{name} has {size:,} bytes, too few for an array of {dtype} and shape {shape}")
 
 
-def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | None]:
+def read_npz(path: str, label: str | None = None) -> tuple[Rows, Array | None]:
     """Return X, or the only array, or the CSR matrix whose parts the file holds; and the labels, y or `label`."""
     with open(path, "rb") as file:
         arrays = load_numpy(file)
@@ -154,7 +159,7 @@ def _check_shape(shape: list[int], n_numbers: int) -> None:
         raise ValueError(f"shape {' × '.join(map(str, shape))} is too large for {n_numbers} numbers")
 
 
-def _array(arrays: Any, name: str) -> NDArray[Any]:
+def _array(arrays: Mapping[str, object], name: str) -> Array:
     """Return an array of an .npz file, in which NumPy reads other members as bytes."""
     array = arrays[name]
     if not isinstance(array, np.ndarray):
@@ -173,8 +178,7 @@ class _Unzipped(gzip.GzipFile):
 
 def open_data(path: str) -> IO[bytes]:
     """Open a file, also .gz, for reading bytes."""
-    data: Any = _Unzipped(path) if path.lower().endswith(".gz") else io.FileIO(path)
-    return io.BufferedReader(data)
+    return io.BufferedReader(_Unzipped(path) if path.lower().endswith(".gz") else io.FileIO(path))
 
 
 @dataclass
@@ -207,7 +211,7 @@ class _SvmlightLines:
         return self.file.read()
 
 
-def _read_svmlight(path: str, n_features: int | None, first_index: int) -> tuple[Any, NDArray[Any]]:
+def _read_svmlight(path: str, n_features: int | None, first_index: int) -> tuple[Rows, Array]:
     from sklearn.datasets import load_svmlight_file
 
     lines = _SvmlightLines(open_data(path), path, n_features, first_index)

@@ -1,5 +1,7 @@
 """Data sets by name: those of a folder, of this package and of scikit-learn, and from OpenML."""
 
+from __future__ import annotations
+
 import csv
 import os
 import warnings
@@ -7,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from mahala.data.tables import RawTable, Table, read_raw_table, read_table
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import ParameterError
 from mahala.support.validation import class_codes
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Rows
+
 
 # CSV files of this package, and the column of their labels.
 _BUNDLED = {"balance": "tips", "wine": "cultivar"}
@@ -135,7 +141,9 @@ def _file_of(name: str) -> AbstractContextManager[str | Path | None]:
     return nullcontext(name if _is_file(name) else None)
 
 
-def _loaded(name: str, label: str | None, options: Mapping[str, Any], n_features: int | None) -> tuple[Any, Any]:
+def _loaded(
+    name: str, label: str | None, options: Mapping[str, Any], n_features: int | None
+) -> tuple[Rows, IndexArray]:
     """Return the rows and classes of a data set without column names, of which none may be asked for."""
     if label is not None or any(options.get(option) for option in ("drop", "keep", "extra")):
         message = f"label and drop name columns of a file, but {name!r} is the name of a data set"

@@ -1,12 +1,15 @@
 """Encoder: tables and arrays to features in which a linear map sees bends and plateaus of every column."""
 
+from __future__ import annotations
+
 import copy
 import warnings
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from mahala.data.columns.cells import Decimal, TableDecimal
@@ -15,6 +18,10 @@ from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value
 from mahala.support.validation import is_sparse
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array, Rows, RowsLike
+
 
 # Standardised numbers are cut off here.
 FARTHEST = 10.0
@@ -47,7 +54,7 @@ class Encoder:
         self, n_bins: int, identifiers: Literal["drop", "keep"] = "drop", decimal: TableDecimal = "auto"
     ) -> None:
         self.n_bins = n_bins
-        self._settings: Any = {"identifiers": identifiers, "decimal": decimal}
+        self._identifiers, self._decimal = identifiers, decimal
         self.table: TablePreprocessor | None = None
         self.n_features_in = 0
         self._columns: list[str] = []
@@ -59,7 +66,7 @@ class Encoder:
         """Choose the encoding from some rows of a table, by their numbers; return what `plain` gives for these."""
         self.table, self._sparse = None, is_sparse(X)
         if is_frame(X):
-            self.table = TablePreprocessor(**self._settings)
+            self.table = TablePreprocessor(identifiers=self._identifiers, decimal=self._decimal)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the preprocessor says the same of each column
                 # Rows that are not named leave no trace. A row counts once: repeats would hide identifiers.
@@ -129,11 +136,11 @@ class Encoder:
         _, _, directions = randomized_svd(rows, k, random_state=seed)
         self._arrays |= {"directions": directions.astype(np.float64), "shift": shift}
 
-    def transform(self, X: Any) -> RealArray:
+    def transform(self, X: RowsLike) -> RealArray:
         """Return the features of a data frame, or of rows as in `fit`, as an array of float32."""
         return self.encoded(self.plain(X))
 
-    def plain(self, X: Any) -> Any:
+    def plain(self, X: Any) -> FloatArray:
         """Return the columns as numbers, without bins: with gaps filled and categories as 0/1 features."""
         if self.table is not None:
             return np.asarray(self.table.transform(X))
@@ -149,7 +156,7 @@ class Encoder:
         made.table = None if self.table is None else self.table.with_decimal(decimal)
         return made
 
-    def encoded(self, plain: Any) -> RealArray:
+    def encoded(self, plain: FloatArray) -> RealArray:
         """Return the features of what `plain` returned, as an array of float32."""
         if self._sparse:
             return np.ascontiguousarray(plain, dtype=np.float32)
@@ -189,7 +196,7 @@ class Encoder:
         bins = (0 if edges is None else max(len(edges) - 1, 0) for edges in self._edges)
         return [n + int(several) for n, several in zip(bins, self._several.tolist(), strict=True)]
 
-    def _directed(self, rows: Any) -> FloatArray:
+    def _directed(self, rows: Rows) -> FloatArray:
         directions = self._arrays["directions"]
         return np.asarray(rows @ directions.T - self._arrays["shift"] @ directions.T)
 
@@ -205,7 +212,7 @@ class Encoder:
         """Whether features are directions, each of all columns."""
         return "directions" in self._arrays
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the names of the features, such as "age" and "age 20 to 30"."""
         if self.has_directions:
             return np.array([f"direction {k}" for k in range(len(self._arrays["directions"]))], dtype=object)
@@ -263,7 +270,7 @@ class Encoder:
         return header, arrays
 
     @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
+    def from_parts(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
         """Return the encoder of `to_parts`; raise ModelFileError if it is damaged."""
         made = cls(header_value(header, "n_bins", int))
         made.n_features_in = header_value(header, "n_features_in", int)
@@ -294,13 +301,14 @@ class Encoder:
         return made
 
 
-def preprocessor_from_parts(header: dict[str, Any], arrays: Arrays) -> TablePreprocessor | Encoder:
+def preprocessor_from_parts(header: Mapping[str, object], arrays: Arrays) -> TablePreprocessor | Encoder:
     """Return a preprocessor of either kind from what its `to_parts` returned."""
     if "n_bins" in header:
         return Encoder.from_parts(header, arrays)
     return TablePreprocessor.from_header(header)
 
 
-def as_dense(X: Any) -> Any:
+def as_dense(X: Any) -> Array:
     """Return sparse rows as an array, and others unchanged."""
-    return X.toarray() if is_sparse(X) else X
+    dense: Array = X.toarray() if is_sparse(X) else X
+    return dense

@@ -1,16 +1,23 @@
 """Read labels, tell classes from numbers, and find columns that give them away."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.data.columns.cells import MISSING, Decimal, cell_values, decimal_marks, form_of
 from mahala.data.columns.values import distinct
 from mahala.support.parameters import WholeNumber, check_value
+
+if TYPE_CHECKING:
+    from polars import Series
+
+    from mahala.support.arrays import Array, BoolArray
+
 
 # Numbers with more different values than this, in this share of the rows, are no classes.
 _MOST_CLASSES, _SHARE = 20, 0.1
@@ -20,7 +27,7 @@ _LISTED = 5
 _LEAK, _LEAK_ROWS, _LEAST_LEAK_ROWS = 0.98, 2_000, 30
 
 
-def label_column(series: Any) -> tuple[Any, NDArray[np.bool_]]:
+def label_column(series: Series) -> tuple[Series, BoolArray]:
     """Return a Polars column of labels, without spaces around text, and which rows have one."""
     if series.dtype.is_float():
         return series, series.is_finite().fill_null(False).to_numpy()
@@ -31,7 +38,7 @@ def label_column(series: Any) -> tuple[Any, NDArray[np.bool_]]:
     return texts, (~texts.is_in(list(MISSING - {"None", "-", "--", "."}))).fill_null(False).to_numpy()
 
 
-def label_values(series: Any, decimal: Decimal) -> tuple[NDArray[Any], list[str]]:
+def label_values(series: Series, decimal: Decimal) -> tuple[Array, list[str]]:
     """Return labels as booleans, integers, other numbers or text, and remarks; what is missing is the text "".
 
     Classes that are written differently stay different: text becomes numbers only if all are plain numbers written in
@@ -67,7 +74,7 @@ def label_values(series: Any, decimal: Decimal) -> tuple[NDArray[Any], list[str]
     return np.array(texts, dtype=object)[rows], remarks
 
 
-def spaces_left_out(series: Any) -> list[str]:
+def spaces_left_out(series: Series) -> list[str]:
     """Return a remark on the labels that are the same without the spaces around them, if there are any."""
     texts = series.drop_nulls().unique().sort().to_list() if str(series.dtype) == "String" else []
     same = _spelled_alike(texts, [text.strip() for text in texts])
@@ -96,7 +103,7 @@ def _spelled_alike(texts: Iterable[str], values: Iterable[Hashable]) -> str:
     return ", ".join(same[:_LISTED]) + (f" and {len(same) - _LISTED} more" if len(same) > _LISTED else "")
 
 
-def is_continuous(labels: NDArray[Any]) -> bool:
+def is_continuous(labels: Array) -> bool:
     """Return whether labels are numbers to predict, not classes.
 
     >>> is_continuous(np.linspace(0.0, 1.0, 50)), is_continuous(np.arange(50) % 26)
@@ -112,7 +119,7 @@ def is_continuous(labels: NDArray[Any]) -> bool:
     return n_values > (2 * _MOST_CLASSES if whole else _MOST_CLASSES) and n_values > _SHARE * len(labels)
 
 
-def binned(labels: NDArray[Any], n_bins: int) -> NDArray[Any]:
+def binned(labels: Array, n_bins: int) -> Array:
     """Return the classes of numbers in up to `n_bins` ranges with about the same number of rows, as text.
 
     >>> binned(np.array([1.0, 2.0, 3.0, 4.0]), 2).tolist()
@@ -131,7 +138,7 @@ def binned(labels: NDArray[Any], n_bins: int) -> NDArray[Any]:
     return np.array([*names, f"above {edges[-1]:g}"], dtype=object)[np.searchsorted(edges, labels)]
 
 
-def possible_leaks(X: Any, labels: NDArray[Any], groups: Mapping[str, Sequence[int]]) -> list[str]:
+def possible_leaks(X: Any, labels: Array, groups: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the names of columns that alone nearly determine the class.
 
     A column is suspect if a small decision tree of its features alone has a cross-validated balanced accuracy of at
@@ -155,7 +162,7 @@ def possible_leaks(X: Any, labels: NDArray[Any], groups: Mapping[str, Sequence[i
     if n_classes < 2 or len(codes) < _LEAST_LEAK_ROWS:
         return []
 
-    def predicts(predicted: NDArray[Any]) -> bool:
+    def predicts(predicted: Array) -> bool:
         # scikit-learn's balanced accuracy takes longer than the tree.
         return bool(np.mean(np.bincount(codes, predicted == codes, n_classes) / counts) >= _LEAK)
 

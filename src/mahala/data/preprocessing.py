@@ -1,11 +1,14 @@
 """TablePreprocessor: columns of numbers, text, categories and dates, with gaps, to features."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +20,10 @@ from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, ReadableSignature, Where, check_params, is_count
 from mahala.support.validation import check_scale
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import RowsLike
+
 
 # A metric of more features would not fit into memory.
 _MOST_HASHED = 65_536
@@ -87,18 +94,18 @@ class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # 
 
     takes_arrays: ClassVar[bool] = False  # a metric of its features takes arrays of these, not of columns
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Choose what is done to each column of a table: a data frame of pandas or Polars, or a 2-D array."""
         self._learn(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: ArrayLike, y: object = None) -> FloatArray:
         """Fit to a table and return its features."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # columns_ has what they say
             return self._features(self._learn(X))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the features of a table, whose columns may be in another order.
 
         Raise ValueError if columns are missing; warn of categories that were not seen in `fit`, and of cells that are
@@ -123,7 +130,7 @@ class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # 
             for plan in used
         )
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the names of the features."""
         check_is_fitted(self, "_plans")
         return np.array(self._names, dtype=object)
@@ -225,7 +232,7 @@ class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # 
         tags.input_tags.categorical = True
         return tags
 
-    def _learn(self, X: Any) -> list[tuple[ColumnPlan, Column]]:
+    def _learn(self, X: ArrayLike) -> list[tuple[ColumnPlan, Column]]:
         """Choose plans; return those of the columns that are used, with their values."""
         check_params(self)
         framed, X = is_frame(X), checked_table(X)
@@ -264,7 +271,7 @@ class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # 
         return np.hstack([parts[name] for name in groups])
 
 
-def rows_of_table(X: Any) -> tuple[Any, TablePreprocessor | None]:
+def rows_of_table(X: RowsLike) -> tuple[RowsLike, TablePreprocessor | None]:
     """Return the features of a data frame and what made them; anything else as it is, and None."""
     if not is_frame(X):
         return X, None

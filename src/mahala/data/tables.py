@@ -1,14 +1,15 @@
 """Read tables from files of many formats: rows, labels, and what was done to the columns."""
 
+from __future__ import annotations
+
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.data.array_files import listed, read_arrays
 from mahala.data.columns.cells import Decimal
@@ -19,6 +20,10 @@ from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable
 from mahala.support.parameters import ParameterError
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array
+
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 _READ = (
@@ -38,12 +43,12 @@ class Table(NamedTuple):
     """
 
     X: Any
-    labels: NDArray[Any] | None
+    labels: Array | None
     feature_names: tuple[str, ...] | None
     preprocessor: TablePreprocessor | None = None
     columns: tuple[tuple[str, str], ...] = ()
     rows: IndexArray | None = None
-    extra: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    extra: Mapping[str, Array] = MappingProxyType({})
 
 
 class RawTable(NamedTuple):
@@ -54,10 +59,10 @@ class RawTable(NamedTuple):
     """
 
     data: Any
-    labels: NDArray[Any] | None
+    labels: Array | None
     notes: tuple[tuple[str, str], ...] = ()
     rows: IndexArray | None = None
-    extra: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    extra: Mapping[str, Array] = MappingProxyType({})
     decimal: Decimal = "."
 
 

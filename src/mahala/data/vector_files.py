@@ -1,15 +1,20 @@
 """Read vectors of items or queries, and their ids."""
 
+from __future__ import annotations
+
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
 from mahala.data.columns.frames import read_frame
 from mahala.data.tables import unknown_column
 from mahala.support.files import check_readable
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array, Rows
+
 
 # Column names that are taken for the vectors and for the ids of a Parquet file.
 _VECTORS = ("vector", "embedding", "emb", "dense")
@@ -18,7 +23,7 @@ _IDS = ("id", "_id", "ids", "query-id", "query_id", "qid", "corpus-id", "corpus_
 
 def read_vectors(
     path: str | os.PathLike[str], *, vector: str | None = None, id: str | None = None
-) -> tuple[Any, NDArray[Any] | None]:
+) -> tuple[Rows, Array | None]:
     """Read the vectors of queries or items, one per row, and their ids, or None if the file has no ids.
 
     Parameters
@@ -55,7 +60,7 @@ def read_vectors(
     return X, None if id is None else ids
 
 
-def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, NDArray[Any] | None]:
+def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Rows, Array | None]:
     frame = read_frame(path, ".parquet").data
     for name, argument in ((vector, "vector"), (id, "id")):
         if name is not None and name not in frame.columns:

@@ -1,11 +1,12 @@
 """The numbers of a report's charts, as they are written to its JSON."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.data.scaling import divided, feature_scales
 from mahala.engine import current_engine
@@ -15,6 +16,10 @@ from mahala.evaluation.cross_validation.panel import EUCLIDEAN
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse
+
+if TYPE_CHECKING:
+    from mahala.support.arrays import Array
+
 
 # More points would overlap too much, and pairs of more rows would not change the histograms.
 _MOST_POINTS = 2000
@@ -163,7 +168,7 @@ def _rounded(values: FloatArray) -> list[float]:
     return [float(f"{value:.4g}") for value in values]
 
 
-def _distances(rows: NDArray[Any], codes: IndexArray) -> tuple[FloatArray, FloatArray]:
+def _distances(rows: Array, codes: IndexArray) -> tuple[FloatArray, FloatArray]:
     """Return the distances of all pairs within a class, and of all other pairs."""
     from scipy.spatial.distance import pdist
 
@@ -184,7 +189,7 @@ def _histograms(similar: FloatArray, dissimilar: FloatArray) -> dict[str, list[f
     return {"edges": _rounded(edges), **{kind: _rounded(share) for kind, share in shares.items()}}
 
 
-def _neighbours(mapped: NDArray[Any], points: IndexArray) -> tuple[IndexArray, FloatArray]:
+def _neighbours(mapped: Array, points: IndexArray) -> tuple[IndexArray, FloatArray]:
     """Return the nearest other rows of each point, and their distances."""
     k = min(_NEIGHBOURS, len(mapped) - 1)
     nearest, squared = current_engine().nearest(mapped, mapped[points], k + 1)
@@ -193,7 +198,7 @@ def _neighbours(mapped: NDArray[Any], points: IndexArray) -> tuple[IndexArray, F
     return nearest[~is_self].reshape(-1, k), np.sqrt(np.maximum(squared[~is_self], 0.0)).reshape(-1, k)
 
 
-def _leading(rows: NDArray[Any]) -> NDArray[Any]:
+def _leading(rows: Array) -> Array:
     """Project rows to the two directions of largest variance; the second is zero if there is only one."""
     centred = rows - rows.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
@@ -201,7 +206,7 @@ def _leading(rows: NDArray[Any]) -> NDArray[Any]:
     return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
-def _spread(points: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], bool]:
+def _spread(points: Array, rng: np.random.Generator) -> tuple[Array, bool]:
     """Return the points, spread if they lie on a line or most of them coincide, and whether they were spread."""
     extent = float(np.ptp(points, axis=0).max()) or 1.0
     if np.ptp(points[:, 1]) <= 1e-9 * extent:  # only one direction, as for LDA with two classes

@@ -1,5 +1,7 @@
 """Read tables with named columns into Polars data frames: CSV, Parquet, Feather and Excel files, and standard input."""
 
+from __future__ import annotations
+
 import codecs
 import csv
 import gzip
@@ -12,11 +14,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from mahala.data.array_files import open_data
 from mahala.data.columns.cells import ISO, MISSING, Decimal, day_number, number
 from mahala.support.arrays import check_room
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
 
 CSV = (".csv", ".tsv", ".txt")
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
@@ -36,7 +42,7 @@ class Frame(NamedTuple):
     Cells of CSV files are text.
     """
 
-    data: Any
+    data: DataFrame
     notes: tuple[str, ...] = ()
     decimal: Decimal = "."
     named: bool | None = True  # whether the file has column names; None if its first line, 0,1,..., may also be values
@@ -82,7 +88,7 @@ def text_file(path: str) -> Iterator[IO[str]]:
         raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
 
 
-def json_lines(path: str) -> Iterator[tuple[int, Any]]:
+def json_lines(path: str) -> Iterator[tuple[int, object]]:
     """Yield the values in a file of JSON Lines, also .gz, with the numbers of their lines; blank lines are skipped."""
     with text_file(path) as file:
         for number, line in enumerate(file, start=1):
@@ -192,7 +198,7 @@ def _separator(source: str | bytes, order: str) -> tuple[str | bytes, str]:
 
 
 def _opened(source: str | bytes) -> IO[str]:
-    file: Any = io.FileIO(source) if isinstance(source, str) else io.BytesIO(source)
+    file = io.FileIO(source) if isinstance(source, str) else io.BytesIO(source)
     return io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8-sig", newline="")
 
 
@@ -293,7 +299,7 @@ def _different(names: list[str], notes: list[str]) -> list[str]:
     return result
 
 
-def _with_polars(source: str | bytes, delimiter: str, width: int) -> Any:
+def _with_polars(source: str | bytes, delimiter: str, width: int) -> DataFrame | None:
     """Return the cells of a CSV file as text, or None if its lines are not as simple as Polars takes them to be."""
     import polars
 
@@ -314,7 +320,7 @@ def _with_polars(source: str | bytes, delimiter: str, width: int) -> Any:
     return frame
 
 
-def _with_python(path: str, source: str | bytes, delimiter: str, width: int) -> Any:
+def _with_python(path: str, source: str | bytes, delimiter: str, width: int) -> DataFrame:
     """Return the cells of a CSV file as text; raise a ValueError that lists all lines with another number of fields."""
     import polars
 

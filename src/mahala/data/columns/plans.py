@@ -131,9 +131,9 @@ def _mark_of(name: str, texts: list[str], counts: Counter[Decimal], default: Dec
     return max((default, other_mark(default)), key=lambda mark: counts[mark])
 
 
-def checked_plan(given: Any) -> ColumnPlan:
+def checked_plan(entry: Mapping[str, Any]) -> ColumnPlan:
     """Return a plan from a model file; raise ValueError or TypeError unless its values are of the right types."""
-    plan = ColumnPlan(**{**given, "levels": tuple(given["levels"])})
+    plan = ColumnPlan(**{**entry, "levels": tuple(entry["levels"])})
     texts = (plan.name, plan.done, plan.decimal, plan.format or "", *plan.levels)
     if not all(isinstance(text, str) for text in texts) or not isinstance(plan.gaps, bool):
         raise TypeError("a column must have text for its name and values")

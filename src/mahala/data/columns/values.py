@@ -1,15 +1,26 @@
 """Columns of pandas and Polars data frames and of arrays, in one form."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal as DecimalNumber
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from mahala.data.columns.cells import MISSING, Decimal, are_codes, missing_cells, missing_spellings
 from mahala.support.lazily import sklearn_checks
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from mahala.support.arrays import Array, BoolArray, IndexArray, RowsLike
+
+    DataFrame: TypeAlias = pandas.DataFrame | polars.DataFrame
 
 # Types of numbers in cells; those of SQL are decimal.Decimal.
 _NUMBERS = Real | np.bool_ | DecimalNumber
@@ -25,25 +36,25 @@ class Column(NamedTuple):
     Dates are numbers of days since 1970, flags 0 or 1. A column of another type has no values; `kind` names the type.
     """
 
-    values: NDArray[Any]
+    values: Array
     kind: str
     marks: frozenset[Decimal] = frozenset()  # of numbers that were text
 
     @property
-    def missing(self) -> NDArray[np.bool_]:
+    def missing(self) -> BoolArray:
         if self.values.dtype == object:
             nothing: Any = None
             return np.asarray(self.values == nothing)
         return np.asarray(np.isnan(self.values))
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: object) -> TypeGuard[DataFrame]:
     """Return whether X is a data frame of pandas or Polars."""
     # Of the class: to look up the columns of a LazyFrame takes work.
     return type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(type(X), "columns")
 
 
-def names_of(X: Any) -> list[str]:
+def names_of(X: DataFrame | Array) -> list[str]:
     """Return the column names of a data frame, or x0, x1, ... for the columns of an array."""
     if not is_frame(X):
         return [f"x{j}" for j in range(X.shape[1])]
@@ -54,21 +65,21 @@ def names_of(X: Any) -> list[str]:
     return names
 
 
-def checked_table(X: Any) -> Any:
+def checked_table(X: RowsLike) -> DataFrame | Array:
     """Return a data frame, or what scikit-learn takes for a 2-D array of values of any kind."""
     if is_frame(X):
-        X = X.collect() if hasattr(X, "collect") else X
-        if X.shape[0] == 0 or X.shape[1] == 0:
-            size = f"{X.shape[0]} sample(s) and {X.shape[1]} feature(s) (shape={X.shape})"
+        frame = X.collect() if hasattr(X, "collect") else X
+        if frame.shape[0] == 0 or frame.shape[1] == 0:
+            size = f"{frame.shape[0]} sample(s) and {frame.shape[1]} feature(s) (shape={frame.shape})"
             raise ValueError(f"X has {size} while a minimum of 1 is required of each")
-        return X
-    X = sklearn_checks.check_array(X, dtype=None, ensure_all_finite=False)
-    if X.dtype.kind == "c":
+        return frame
+    array: Array = sklearn_checks.check_array(X, dtype=None, ensure_all_finite=False)
+    if array.dtype.kind == "c":
         raise ValueError("X must hold real numbers or text. Complex data not supported")
-    return X
+    return array
 
 
-def column(X: Any, at: int, *, as_text: bool = False, text_stays: bool = False) -> Column:
+def column(X: DataFrame | Array, at: int, *, as_text: bool = False, text_stays: bool = False) -> Column:
     """Return a column of a checked table; with `as_text` its values as text, with `text_stays` text that is one."""
     if type(X).__module__.startswith("polars"):
         result = _from_polars(X[:, at], as_text or text_stays)
@@ -82,7 +93,7 @@ def column(X: Any, at: int, *, as_text: bool = False, text_stays: bool = False) 
     return Column(np.array(texts, dtype=object), "text")
 
 
-def _from_polars(series: Any, as_text: bool) -> Column:
+def _from_polars(series: polars.Series, as_text: bool) -> Column:
     import polars
 
     dtype = series.dtype
@@ -97,14 +108,14 @@ def _from_polars(series: Any, as_text: bool) -> Column:
     return Column(np.empty(0), str(dtype))
 
 
-def _of_floats(values: Any, kind: str, marks: frozenset[Decimal] = frozenset()) -> Column:
+def _of_floats(values: ArrayLike, kind: str, marks: frozenset[Decimal] = frozenset()) -> Column:
     """Return a column of numbers, with NaN for what is missing or infinite."""
     values = np.array(values, dtype=np.float64)
     values[np.isinf(values)] = np.nan
     return Column(values, kind, marks)
 
 
-def _from_polars_text(series: Any, as_text: bool) -> Column:
+def _from_polars_text(series: polars.Series, as_text: bool) -> Column:
     """Return a column of text; numbers with a decimal point, the usual ones, are read by Polars, which is fast."""
     import polars
 
@@ -126,13 +137,13 @@ def _from_polars_text(series: Any, as_text: bool) -> Column:
     return Column(np.array([None, *values], dtype=object)[codes], "text")
 
 
-def distinct(text: Any) -> tuple[list[str], NDArray[np.intp]]:
+def distinct(text: polars.Series) -> tuple[list[str], IndexArray]:
     """Return the distinct values of a Polars column, sorted, and for each row their number from 1, or 0 if missing."""
     values = text.drop_nulls().unique().sort().to_list()
     return values, text.rank("dense").fill_null(0).to_numpy().astype(np.intp)
 
 
-def _from_pandas(series: Any) -> Column:
+def _from_pandas(series: pandas.Series) -> Column:
     dtype = series.dtype
     if dtype.name == "category":
         texts = series.astype(object).where(series.notna(), None).tolist()
@@ -147,7 +158,7 @@ def _from_pandas(series: Any) -> Column:
     return _from_objects(series.astype(object).tolist())
 
 
-def _from_array(array: NDArray[Any]) -> Column:
+def _from_array(array: Array) -> Column:
     kind = array.dtype.kind
     if kind in "iufb":
         return _of_floats(array, "flag" if kind == "b" else "number")
@@ -158,7 +169,7 @@ def _from_array(array: NDArray[Any]) -> Column:
     return _from_objects(array.tolist())
 
 
-def _from_objects(values: list[Any]) -> Column:
+def _from_objects(values: Sequence[Any]) -> Column:
     values = [None if _is_missing(value) else value for value in values]
     present = [value for value in values if value is not None]
     if all(isinstance(value, str) for value in present):
@@ -176,7 +187,7 @@ def _from_objects(values: list[Any]) -> Column:
     return Column(np.empty(0), type(odd).__name__)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Return whether a cell is None, NaN, NaT or pandas.NA; arrays and others cannot be compared with themselves."""
     if isinstance(value, str | DecimalNumber):
         return not isinstance(value, str) and value.is_nan()
@@ -193,6 +204,6 @@ def _float(value: Any) -> float:
         return np.inf
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     """Return a value as text; whole numbers without a point."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
