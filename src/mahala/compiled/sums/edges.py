@@ -97,35 +97,34 @@ def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) 
 class Laplacian:
     """Products with the Laplacian of a graph whose edges stay the same while their weights change.
 
-    SciPy takes longer to make a small matrix than to multiply it: each thread keeps that of its rows, in which each
-    edge appears from both of its ends, and the edges of the entries.
+    SciPy takes longer to make a small matrix than to multiply it: each thread keeps that of its rows, and where each
+    entry is among the negative weights, which are in it twice, and the degrees.
     """
 
     def __init__(self, n_rows: int, left: IndexArray, right: IndexArray) -> None:
         self._n, self._left, self._right = n_rows, left, right
-        from_, to = np.concatenate([left, right]), np.concatenate([right, left])
+        numbers, edges = np.arange(n_rows), np.arange(len(left))
+        from_, to = np.concatenate([left, right, numbers]), np.concatenate([right, left, numbers])
+        sources = np.concatenate([edges, edges, len(left) + numbers])
         order = np.argsort(from_, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n_rows))])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(from_))])
         self._parts = []
         for rows in slices(n_rows, -(-n_rows // n_threads())):
             entries = order[starts[rows.start] : starts[rows.stop]]
             place = to[entries], starts[rows.start : rows.stop + 1] - starts[rows.start]
             A = sp.csr_array((np.empty(len(entries)), *place), shape=(rows.stop - rows.start, n_rows))
-            self._parts.append((rows, A, entries % len(left)))
+            self._parts.append((A, sources[entries]))
 
     def __call__(self, weights: FloatArray, values: RealArray) -> RealArray:
-        """Return the product with a matrix or a vector of a number or a row for each vertex, in its dtype."""
-        columns = values.reshape(self._n, -1)
-        weights = weights.astype(values.dtype)
+        """Return the product with a matrix or a vector of a row or a number for each vertex, in its dtype."""
         degrees = np.bincount(self._left, weights, self._n) + np.bincount(self._right, weights, self._n)
-        degrees = degrees.astype(values.dtype)
+        entries = np.concatenate([-weights, degrees]).astype(values.dtype)
 
-        def product(rows: slice, A: Any, edges: IndexArray) -> RealArray:
+        def product(A: Any, sources: IndexArray) -> RealArray:
             A = copy(A)
-            A.data = weights[edges]
-            return np.asarray(degrees[rows, np.newaxis] * columns[rows] - A @ columns)
+            A.data = entries[sources]
+            return np.asarray(A @ values)
 
-        threads = n_threads(PER_NUMBER * len(weights) * columns.shape[1])
-        return np.concatenate(in_threads(product, *zip(*self._parts, strict=True), threads=threads)).reshape(
-            values.shape
-        )
+        threads = n_threads(PER_NUMBER * len(weights) * values.size // self._n)
+        parts = in_threads(product, *zip(*self._parts, strict=True), threads=threads)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)

