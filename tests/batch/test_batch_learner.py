@@ -24,7 +24,7 @@ class Counter(IterationParams, BatchLearner):
 
     def _learn(self, data, run):
         self.data = data
-        warm = self._warm_model()
+        warm = run.warm
         n = 0.0 if warm is None else warm["w"][0]
         for _ in range(self.max_iter):
             n += 1.0

@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime, minimize
 
 import mahala
 from mahala import LogisticMetric, MahalanobisMetric, Pairs, Quadruplets, Triplets
-from mahala.batch import logistic_metric as module
+from mahala.batch.logistic import all_answers as module
 from mahala.batch.logistic.answers import Answers, LogisticLoss
 from mahala.batch.logistic.penalty import Choice
 from reference import answers as reference

@@ -2,6 +2,8 @@
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 from mahala.batch.run import Callback, Model, Run, collapses, matrix_of
-from mahala.comparisons import Triplets
+from mahala.comparisons import Comparisons, Triplets
 from mahala.engine import engine_for
-from mahala.engine.inputs import apply_to_rows, kept, refuse_chunks
+from mahala.engine.inputs import apply_to_rows, check_features, check_stored_features, kept, refuse_chunks
 from mahala.engine.moments import extremes
 from mahala.learner import DistanceMixin, LabelledRows, Learner, checked_options
 from mahala.metric import MahalanobisMetric
@@ -37,6 +39,8 @@ SMALLEST_VALUE = 1e-45
 # With more features M, which takes seconds to form, is formed when it is needed.
 MANY_FEATURES = 4096
 
+Prepare = Callable[[Any], Any]
+
 
 class BatchLearner(DistanceMixin, Learner):
     """Base class of the learners of a Mahalanobis metric from labelled rows or, for some of them, from comparisons.
@@ -48,6 +52,9 @@ class BatchLearner(DistanceMixin, Learner):
 
     # Whether it learns from rows in chunks.
     _takes_chunks: ClassVar[bool] = True
+
+    # Whether `_learn` gets rows as they are stored, and reads and checks a part of them at a time.
+    _reads_stored_rows = False
 
     # Values for learners without these parameters.
     max_iter: int = 1
@@ -80,15 +87,21 @@ class BatchLearner(DistanceMixin, Learner):
         return self._fit(X, y)
 
     @one_at_a_time
-    def _fit(self, X: Any, y: Any, /, **more: Any) -> Self:
+    def _fit(self, X: Any, y: Any, prepare: Prepare | None = None, *, resumes: bool = False) -> Self:
+        """Fit to what `prepare` makes of valid rows or comparisons, such as weighted rows.
+
+        With `resumes` the fit starts from the present model, if there is one, as a warm start does.
+        """
         check_params(self)
         self._check_params()
+        warm: Model | None = vars(self).get("_model") if self.warm_start or resumes else None
         interrupt = None
         with all_or_nothing(self), one_blas_thread(), engine_for(X):
             with no_interrupt_lost():
-                data = self._training_data(X, y, **more)
+                data = self._training_data(X, y, reset=warm is None)
+                data = data if prepare is None else prepare(data)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
-                run = Run(self.callback, show)
+                run = Run(self.callback, show, warm, resumes=resumes and warm is not None)
                 try:
                     with no_interrupt_lost():
                         reason = self._learn(data, run)
@@ -97,7 +110,7 @@ class BatchLearner(DistanceMixin, Learner):
                         raise
                     reason, interrupt = "interrupted", error
             self._set_model(run.model if interrupt else self._finished(data, run.model))
-            if not interrupt and collapses(self._model, data[0].X if type(data) is tuple else data.X):
+            if not interrupt and collapses(self._model, data.X):
                 problem = f"{type(self).__name__} found a metric under which all rows are at distance zero"
                 advice = "check that the labels or comparisons depend on the features, or use another learner"
                 warnings.warn(f"{problem}: {advice}", ConvergenceWarning, stacklevel=5)
@@ -109,30 +122,24 @@ class BatchLearner(DistanceMixin, Learner):
             raise interrupt
         return self
 
-    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
+    def _training_data(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
             advice = "give it NumPy rows; docs/scale.md lists the learners from 2-D arrays in chunks"
             raise TypeError(f"{type(self).__name__} does not learn from this collection of chunks: {advice}")
-        reset = self._warm_model() is None
         if reset:
             self._reset_seed()
         else:  # a warm start makes the same random choices again
             self._rng = np.random.default_rng(self._seed)
         data = self._given(X, y, reset=reset)
-        if isinstance(data, LabelledRows):
-            return LabelledRows(self._dense_rows(data.X), data.codes)
         if isinstance(data, Triplets) and data.items is not None:
             raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
-        return data.over(self._dense_rows(data.X))
+        rows = data.X if self._reads_stored_rows and not is_sparse(data.X) else dense_rows(data.X)
+        return LabelledRows(rows, data.codes) if isinstance(data, LabelledRows) else data.over(rows)
 
-    def _dense_rows(self, X: Any) -> Any:
-        """Return rows as `_learn` gets them."""
-        return dense_rows(X)
-
-    def _warm_model(self) -> Model | None:
-        """Return the model from which a warm start resumes, or None."""
-        return self._model if self.warm_start and hasattr(self, "_model") else None
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        check = check_stored_features if self._reads_stored_rows else check_features
+        return check(self, X, reset=reset, at_least=2)
 
     def _learned(self, key: str) -> RealArray:
         """Return an array of the fitted model."""
@@ -140,9 +147,12 @@ class BatchLearner(DistanceMixin, Learner):
         return self._model[key]
 
     def _set_model(self, model: Model, threshold: float | None = None) -> None:
-        self._model, self._threshold = model, threshold
+        learned = float(model["threshold"][0]) if "threshold" in model else None
+        self._model, self._threshold = model, learned if threshold is None else threshold
         many = "L" in model and model["L"].shape[1] > MANY_FEATURES
         self._metric: MahalanobisMetric | None = None if many else self._metric_of_model()
+        if "L" in model:  # M beside it spares their product once
+            self._model = {key: array for key, array in model.items() if key != "M"}
 
     def _metric_of_model(self) -> MahalanobisMetric:
         return MahalanobisMetric(matrix_of(self._model), self._threshold, **self._about())
@@ -270,23 +280,22 @@ class WeightedLearner(BatchLearner):
         y : class labels of rows, +1 / -1 for an array of pairs, else None
         sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times, default=None
         """
-        return self._fit(X, y, sample_weight=sample_weight)
+        return self._fit(X, y, None if sample_weight is None else partial(weighted_rows, sample_weight))
 
-    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
-        data, weights = super()._training_data(X, y), more["sample_weight"]
-        if weights is None:
-            return data
-        if not isinstance(data, LabelledRows):
-            raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
-        refuse_chunks(data.X, "sample_weight must be None")
-        weights = _check_sample_weight(to_numpy(weights), data.X, dtype=np.float64)
-        if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
-            raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
-        used = np.flatnonzero(weights)
-        present, codes = np.unique(data.codes[used], return_inverse=True)
-        if len(present) < 2:
-            raise ValueError("sample_weight must be positive for rows of at least two classes, else there is one class")
-        return LabelledRows(data.X[used], codes, weights[used])
+
+def weighted_rows(sample_weight: Any, data: LabelledRows | Comparisons) -> LabelledRows:
+    """Return labelled rows with their weights, without those of weight zero."""
+    if not isinstance(data, LabelledRows):
+        raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
+    refuse_chunks(data.X, "sample_weight must be None")
+    weights = _check_sample_weight(to_numpy(sample_weight), data.X, dtype=np.float64)
+    if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
+        raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
+    used = np.flatnonzero(weights)
+    present, codes = np.unique(data.codes[used], return_inverse=True)
+    if len(present) < 2:
+        raise ValueError("sample_weight must be positive for rows of at least two classes, else there is one class")
+    return LabelledRows(data.X[used], codes, weights[used])
 
 
 def dense_rows(X: Any) -> RealArray:

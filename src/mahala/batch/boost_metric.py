@@ -91,7 +91,7 @@ class BoostMetric(IterationParams, TripletLearner):
         edges = TripletEdges(triplets)
         unit = np.sqrt(edges.scale)
 
-        warm = self._warm_model()
+        warm = run.warm
         rows: list[FloatArray] = [] if warm is None else list(warm["L"])
         errors: list[float] = [] if warm is None else warm.get("validation_errors", np.empty(0)).tolist()
         margins, trace = np.zeros(len(triplets)), 0.0

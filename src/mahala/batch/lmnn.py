@@ -99,7 +99,7 @@ class LMNN(IterationParams, TripletLearner):
             hinges, best_scale = triplets, triplets.best_scale
         coordinates = row_coordinates(data.X, engine)
 
-        warm = self._warm_model()
+        warm = run.warm
         L = first_components(self.init, self.n_components, data.X, codes, self._rng) if warm is None else warm["L"]
         start = _reduced(L.astype(np.float64) @ coordinates.inverse, self.n_components, self._rng)
         if warm is None and isinstance(self.init, str):

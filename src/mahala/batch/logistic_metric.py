@@ -1,40 +1,31 @@
 """LogisticMetric: a metric near a prior one, from answers to comparisons (after Mason, Jain, Nowak, 2017)."""
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, dense_rows
-from mahala.batch.logistic.answers import PENALTY, Answers, Fit, fit_map
-from mahala.batch.logistic.minibatches import fit_in_minibatches
-from mahala.batch.logistic.penalty import choose_penalty
-from mahala.batch.logistic.prior_space import Coordinates
-from mahala.batch.pair_costs import as_pairs
-from mahala.batch.run import IterationParams, Model, Run, check_n_components
+from mahala.batch.batch_learner import BatchLearner
+from mahala.batch.logistic.all_answers import AllAnswers, Outcome
+from mahala.batch.logistic.answers import Answers
+from mahala.batch.logistic.minibatches import AnswersInMinibatches
+from mahala.batch.logistic.parameters import LogisticParams
+from mahala.batch.run import Run
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.quadruplets import are_labels
-from mahala.engine.inputs import check_stored_features
 from mahala.judge import Verdict
 from mahala.learner import LabelledRows, checked_options, n_axes
-from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import header_value
-from mahala.support.parameters import Count, NonNegative, Positive, Seed, Where, between
 from mahala.support.states import prefixed, without_prefix
-from mahala.support.validation import check_weights, is_sparse
-
-Noise = Annotated[float, Where(between(0.0, 0.499), "a number of at least 0 and below 0.5")]
-# Pairs that "auto" draws from class labels.
-DRAWN_PAIRS = 10_000
-# Iterations in which `partial_fit` takes new answers into account.
-FEW_ITERATIONS = 20
+from mahala.support.validation import check_weights
 
 
 @dataclass(eq=False, repr=False)
-class LogisticMetric(IterationParams, BatchLearner):
+class LogisticMetric(LogisticParams, BatchLearner):
     """A metric near a prior one, from answers of people: pairs, triplets, quadruplets, ratings or class labels.
 
     An answer such as "a is more like b than c" has a margin m = d_M(a, c) - d_M(a, b), the squared distance that should
@@ -109,18 +100,6 @@ class LogisticMetric(IterationParams, BatchLearner):
         {"n_pairs": 100, "lam": 0.01, "prior": "covariance", "n_components": 2, "noise": 0.1},
     )
 
-    prior: Literal["identity", "covariance"] | MahalanobisMetric | None = None
-    _: KW_ONLY
-    lam: Literal["auto"] | Positive = "auto"
-    n_components: Count | None = None
-    noise: Noise = 0.0
-    n_pairs: Literal["auto"] | Count = "auto"
-    batch_size: Literal["auto"] | Count | None = None
-    checkpoint: str | None = None
-    max_iter: Count = 200
-    tol: NonNegative = 1e-6
-    random_state: Seed = None
-
     @checked_options
     def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
         """Learn the metric from answers, or from rows with class labels.
@@ -132,7 +111,7 @@ class LogisticMetric(IterationParams, BatchLearner):
             of rows; else None
         weights : a positive weight for each answer, as if it had been given so many times; None for 1
         """
-        return self._fit(X, y, weights=weights, more=False)
+        return self._fit_answers(X, y, weights, resumes=False)
 
     @one_at_a_time
     def partial_fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
@@ -145,7 +124,13 @@ class LogisticMetric(IterationParams, BatchLearner):
         ----------
         X, y, weights : as for `fit`, of the same features
         """
-        return self._fit(X, y, weights=weights, more=hasattr(self, "_model"))
+        return self._fit_answers(X, y, weights, resumes=True)
+
+    def _fit_answers(self, X: Any, y: Any, weights: Any, *, resumes: bool) -> Self:
+        if weights is not None and self._rated_pairs(X, y) is not None:
+            made = "answers, which are made of two ratings each"
+            raise ValueError(f"weights must be None with ratings: they weight {made}")
+        return self._fit(X, y, None if weights is None else partial(_weighted, weights), resumes=resumes)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
@@ -171,100 +156,47 @@ class LogisticMetric(IterationParams, BatchLearner):
         self._check_features(pairs, reset=reset)
         return Quadruplets.from_ratings(pairs.X, pairs.left, pairs.right, y, random_state=self._seed)
 
-    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
-        self._resumes: bool = more["more"]
-        data, weights = super()._training_data(X, y), more["weights"]
-        if isinstance(data, LabelledRows):
-            if weights is not None:
-                raise ValueError("weights must be None with class labels: they weight answers")
-            rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
-            if self.batch_size is not None:
-                return data
-            n = DRAWN_PAIRS if isinstance(self.n_pairs, str) else self.n_pairs
-            data = as_pairs(data, n, self._rng, balance=0.5, at_most=True)
-        elif weights is not None and isinstance(data, Quadruplets) and y is not None:
-            made = "answers, which are made of two ratings each"
-            raise ValueError(f"weights must be None with ratings: they weight {made}")
-        answers = Answers.of(data, None if weights is None else check_weights(weights, len(data)))
-        if self.batch_size is not None:
-            return answers
-        earlier = self._answers if self._resumes else None
-        answers = answers.compact() if earlier is None else answers.compact().joined(earlier)
-        if answers.has_one_kind:
-            kind = "similar" if isinstance(data, Pairs) and np.all(data.similar) else "dissimilar"
-            raise ValueError(f"pairs must be of both kinds, similar and dissimilar, but all are {kind}")
-        return answers
-
-    def _rows(self, X: Any, *, reset: bool) -> Any:
-        if self.batch_size is None:
-            return super()._rows(X, reset=reset)
-        return check_stored_features(self, X, reset=reset, at_least=2)
-
-    def _dense_rows(self, X: Any) -> Any:
-        return X if self.batch_size is not None and not is_sparse(X) else dense_rows(X)
-
-    def _warm_model(self) -> Model | None:
-        return self._model if (self.warm_start or self._resumes) and hasattr(self, "_model") else None
+    @property
+    def _reads_stored_rows(self) -> bool:  # type: ignore[override]
+        return self.batch_size is not None
 
     def _learn(self, data: Any, run: Run) -> str:
-        if self.batch_size is not None:
-            self._answers: Answers | None = None  # all so far, unless they were seen in minibatches
-            self._multiple: float = 1.0  # of the default penalty
-            self.verdict_: Verdict | None = None
-            reason, self.lam_ = fit_in_minibatches(data, self, run, seed=self._seed, warm=self._warm_model())
-            return reason
-        answers, coordinates = data, Coordinates.of(data.X, self.prior, self.n_components)
-        placed = answers._replace(X=coordinates.rows(answers.X))
-        width, full = placed.X.shape[1], self.n_components is None
-        check_n_components(self.n_components, width, "the dimensions of the rows")
-        start = np.eye(self.n_components or width, width, dtype=placed.X.dtype)
-        default, warm = PENALTY / float(answers.weights.sum()), self._warm_model()
-        if not isinstance(self.lam, str):
-            multiple, verdict = self.lam / default, None
-        elif self._resumes:
-            multiple, verdict = self._multiple, self.verdict_
+        if isinstance(data, LabelledRows):
+            rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
+        elif not isinstance(data, Answers):
+            data = Answers.of(data)
+        problem: AllAnswers | AnswersInMinibatches
+        if self.batch_size is None:
+            problem = AllAnswers(data, self, self._rng, self._outcome if run.resumes else None)
         else:
-            multiple, verdict = choose_penalty(placed, start, self.noise, self._rng)
+            problem = AnswersInMinibatches(data, self, run, self._seed)
+        self._set_outcome(problem.outcome)
+        return problem.solve(run)
 
-        def to_model(fit: Fit) -> Model:
-            model: Model = {"L": coordinates.to_map(fit.A, full)}
-            if full and coordinates.span is not None:
-                model["M"] = coordinates.matrix(fit.A)
-            return model | ({"threshold": np.array([fit.threshold])} if answers.has_threshold else {})
-
-        first = None
-        if warm is not None:
-            threshold = float(warm["threshold"][0]) if "threshold" in warm else 0.0
-            A = coordinates.from_map(warm["L"], full)
-            if not full and len(A) != self.n_components:
-                raise ValueError(f"n_components must be {len(A)}, as in the last fit, got {self.n_components}")
-            # Later rows can give the covariance a larger rank.
-            first = Fit(A, threshold) if A.shape == start.shape else None
-        most = FEW_ITERATIONS if self._resumes else self.max_iter
-        penalty = multiple * default
-        self._answers, self._multiple, self.lam_, self.verdict_ = answers, multiple, penalty, verdict
-        limits: Any = {"max_iter": most, "tol": self.tol}
-        return fit_map(placed, start, penalty, self.noise, run, warm=first, to_model=to_model, **limits).reason
-
-    def _set_model(self, model: Model, threshold: float | None = None) -> None:
-        learned = float(model["threshold"][0]) if "threshold" in model else None
-        super()._set_model(model, learned if threshold is None else threshold)
-        self._model = {name: array for name, array in model.items() if name != "M"}
+    def _set_outcome(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self.lam_, self.verdict_ = outcome.lam, outcome.verdict
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
+        lam, multiple, verdict, answers = self._outcome
         # JSON has no infinity, which stands for the prior.
-        numbers = {"multiple": self._multiple, "lam": self.lam_}
-        header |= {name: None if np.isinf(number) else number for name, number in numbers.items()}
-        header["verdict"] = None if self.verdict_ is None else list(self.verdict_)
-        return header, arrays | prefixed("answers", {} if self._answers is None else self._answers._asdict())
+        header |= {"lam": None if np.isinf(lam) else lam, "multiple": None if np.isinf(multiple) else multiple}
+        header["verdict"] = None if verdict is None else list(verdict)
+        return header, arrays | prefixed("answers", {} if answers is None else answers._asdict())
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self._resumes = False
         super()._set_state(header, arrays)
-        numbers = (header_value(header, name, float, type(None)) for name in ("multiple", "lam"))
-        self._multiple, self.lam_ = (np.inf if number is None else number for number in numbers)
-        verdict = header_value(header, "verdict", list, type(None))
-        self.verdict_ = None if verdict is None else Verdict.of(verdict)
-        answers = without_prefix("answers", arrays)
-        self._answers = Answers.restored(answers, self.n_features_in_) if answers else None
+        numbers = (header_value(header, name, float, type(None)) for name in ("lam", "multiple"))
+        lam, multiple = (np.inf if number is None else number for number in numbers)
+        entries, parts = header_value(header, "verdict", list, type(None)), without_prefix("answers", arrays)
+        verdict = None if entries is None else Verdict.of(entries)
+        answers = Answers.restored(parts, self.n_features_in_) if parts else None
+        self._set_outcome(Outcome(lam, multiple, verdict, answers))
+
+
+def _weighted(weights: Any, data: LabelledRows | Comparisons) -> Answers:
+    """Return answers with their weights."""
+    if isinstance(data, LabelledRows):
+        raise ValueError("weights must be None with class labels: they weight answers")
+    return Answers.of(data, check_weights(weights, len(data)))

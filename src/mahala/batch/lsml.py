@@ -1,7 +1,8 @@
 """LSML: metric learning by squared residuals of relative comparisons (Liu, Guo, Zhang, Jojic, Wang, 2012)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from functools import partial
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from mahala.comparisons.quadruplets import draw_quadruplets
 from mahala.compiled.threads import product
 from mahala.engine.inputs import gathered
 from mahala.learner import LabelledRows, checked_options
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.validation import check_weights
 
@@ -89,24 +90,30 @@ class LSML(IterationParams, BatchLearner):
         y : class labels of rows; None with quadruplets
         weights : a positive weight w for each quadruplet; None for 1
         """
-        return self._fit(X, y, weights=weights)
-
-    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
-        data, weights = super()._training_data(X, y), more["weights"]
-        if weights is None:
-            return data, None
-        if isinstance(data, LabelledRows):
-            raise ValueError("weights must be None with class labels: they weight quadruplets")
-        return data, check_weights(weights, len(data))
+        return self._fit(X, y, None if weights is None else partial(_weighted, weights))
 
     def _learn(self, data: Any, run: Run) -> str:
-        given, weights = data
-        prior = prior_components(self.prior, given.X)
-        if isinstance(given, LabelledRows):
-            rows = draw_quadruplets(given.codes, self.n_quadruplets, self._rng, name="n_quadruplets")
-            given = Quadruplets._build(*gathered(given.X, *rows))
-        problem = _Problem(given, prior, np.ones(len(given)) if weights is None else weights, float(self.gamma))
-        return problem.solve(run, self._warm_model(), max_iter=self.max_iter, tol=self.tol)
+        prior, weights = prior_components(self.prior, data.X), None
+        if isinstance(data, LabelledRows):
+            rows = draw_quadruplets(data.codes, self.n_quadruplets, self._rng, name="n_quadruplets")
+            data = Quadruplets._build(*gathered(data.X, *rows))
+        elif isinstance(data, _Weighted):
+            data, weights = data.quadruplets, data.weights
+        problem = _Problem(data, prior, np.ones(len(data)) if weights is None else weights, float(self.gamma))
+        return problem.solve(run, run.warm, max_iter=self.max_iter, tol=self.tol)
+
+
+class _Weighted(NamedTuple):
+    X: RealArray
+    quadruplets: Quadruplets
+    weights: FloatArray
+
+
+def _weighted(weights: Any, data: LabelledRows | Quadruplets) -> _Weighted:
+    """Return quadruplets with their weights."""
+    if isinstance(data, LabelledRows):
+        raise ValueError("weights must be None with class labels: they weight quadruplets")
+    return _Weighted(data.X, data, check_weights(weights, len(data)))
 
 
 class _Problem(LogDetProblem):

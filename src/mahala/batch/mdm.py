@@ -82,7 +82,7 @@ class MDM(IterationParams, BatchLearner):
         if not len(dissimilar[0]):
             raise ValueError("no two dissimilar rows of X differ, so no weights can separate them")
         most, least = 0.0, np.inf  # bounds of the program: similar pairs at most, dissimilar pairs at least
-        before = self._warm_model()
+        before = run.warm
         if before is not None:
             warm = before["w"] * np.where(np.isfinite(source.extent), source.extent, 0.0) ** 2
             extremes = source.extremes(warm)

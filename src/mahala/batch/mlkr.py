@@ -73,7 +73,7 @@ class MLKR(IterationParams, BatchLearner):
             error, pull = leave_one_out(X @ L.T, targets)
             return error, 2.0 * pull.T @ X
 
-        start = first_components(self.init, self.n_components, X, None, self._rng, self._warm_model())
+        start = first_components(self.init, self.n_components, X, None, self._rng, run.warm)
         unit **= 2
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
 

@@ -95,5 +95,5 @@ class MMC(IterationParams, BatchLearner):
             return coordinates.to_model(variables / far)
 
         codes = None if isinstance(data, Pairs) else data.codes
-        start, _ = first_variables(coordinates, self.init, None, codes, self._rng, self._warm_model())
+        start, _ = first_variables(coordinates, self.init, None, codes, self._rng, run.warm)
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=to_model, report=np.exp)

@@ -83,5 +83,5 @@ class NCA(IterationParams, BatchLearner):
             hits, pull = engine.softmax(engine.map(rows, L), data.codes)
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
-        start = first_components(self.init, self.n_components, X, data.codes, self._rng, self._warm_model())
+        start = first_components(self.init, self.n_components, X, data.codes, self._rng, run.warm)
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol)

@@ -106,7 +106,7 @@ class PSDBoost(IterationParams, TripletLearner):
             (w, u), margin = solution, better
             return True
 
-        warm = self._warm_model()
+        warm = run.warm
         if warm is not None:
             L = warm["L"] @ span
             add(L / np.linalg.norm(L, axis=1, keepdims=True))

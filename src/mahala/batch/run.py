@@ -1,7 +1,7 @@
 """The iterations of one fit: the model after each of them, callbacks and the record of objectives."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -59,15 +59,21 @@ class IterationParams(ReadableSignature):
     verbose: bool = False
 
 
+@dataclass(eq=False)
 class Run:
-    """The iterations of one fit: the objective after each of them and the last model."""
+    """The iterations of one fit: the objective after each of them and the last model.
 
-    def __init__(self, callback: Callback | None, show: Callable[[int, float], None]) -> None:
-        self._callback = callback
-        self._show = show
-        self.objectives: list[float] = []
-        self._model: Model | Callable[[], Model] = {}
-        self.asked_to_stop = False
+    `warm` is the model of an earlier fit from which this one starts, if any; `resumes` says that the fit goes on with
+    more data.
+    """
+
+    callback: Callback | None
+    show: Callable[[int, float], None]
+    warm: Model | None = None
+    resumes: bool = False
+    objectives: list[float] = field(default_factory=list)
+    asked_to_stop: bool = False
+    _model: Model | Callable[[], Model] = field(default_factory=dict)
 
     @property
     def model(self) -> Model:
@@ -84,9 +90,9 @@ class Run:
         self.objectives.append(float(objective))
         self._model = model
         number = len(self.objectives)
-        self._show(number, float(objective))
-        if self._callback is not None:
-            self.asked_to_stop = bool(self._callback(Iteration(number, float(objective), self.model)))
+        self.show(number, float(objective))
+        if self.callback is not None:
+            self.asked_to_stop = bool(self.callback(Iteration(number, float(objective), self.model)))
         return self.asked_to_stop or out_of_time()
 
     def back_to(self, n: int, model: Model) -> None:

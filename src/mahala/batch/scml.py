@@ -114,7 +114,7 @@ class SCML(IterationParams, BatchLearner):
         scale = 2.0 * float(np.square(X).sum()) / len(X)
         X /= np.sqrt(scale)
         triplets = data.over(X) if codes is None else label_triplets(X, codes, self.n_neighbors, self.n_impostors)
-        bases, warm = self._first_bases(triplets, codes), self._warm_model()
+        bases, warm = self._first_bases(triplets, codes), run.warm
         start = np.zeros(len(bases))
         if warm is not None:
             bases = np.vstack([warm["bases"], bases])

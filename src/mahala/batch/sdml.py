@@ -116,7 +116,7 @@ class SDML(IterationParams, BatchLearner):
             matrix[within] = M
             return {"M": matrix, "balance": np.array([balance])}
 
-        warm = self._warm_model()
+        warm = run.warm
         start = None if warm is None else warm["M"][within]
         try:
             lasso = _Lasso(inverse + balance * pairs, float(self.sparsity))

@@ -75,7 +75,7 @@ class Simba(IterationParams, BatchLearner):
         X -= X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         X /= X.dtype.type(deviation)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
-        before = self._warm_model()
+        before = run.warm
         if before is None:
             check_room(8 * int(self.n_starts) * X.shape[1], None, f"n_starts={self.n_starts}", "give fewer")
             starts, best, weights = np.ones((int(self.n_starts), X.shape[1])), -np.inf, np.ones(X.shape[1])

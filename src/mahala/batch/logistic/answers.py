@@ -56,9 +56,11 @@ class Answers(NamedTuple):
         return bool((self.far[0] == THRESHOLD).any() or (self.near[0] == THRESHOLD).any())
 
     @property
-    def has_one_kind(self) -> bool:
-        """Whether all are similar pairs, or all dissimilar ones, of which no threshold can be learned."""
-        return bool((self.far[0] == THRESHOLD).all() or (self.near[0] == THRESHOLD).all())
+    def only_kind(self) -> str:
+        """The kind of pairs that all are, "similar" or "dissimilar", of which no threshold can be learned; else ""."""
+        if (self.far[0] == THRESHOLD).all():
+            return "similar"
+        return "dissimilar" if (self.near[0] == THRESHOLD).all() else ""
 
     def compact(self, read: Callable[[Any, IndexArray], Any] = getitem) -> Self:
         """Return the same answers over the rows that they compare, as they are read from X."""

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
+from mahala.batch.logistic.all_answers import Outcome
 from mahala.batch.logistic.answers import PENALTY, Answers, LogisticLoss
+from mahala.batch.logistic.parameters import LogisticParams
 from mahala.batch.logistic.prior_space import prior_map
 from mahala.batch.run import Model, Run, check_n_components
 from mahala.comparisons import Pairs
@@ -42,64 +44,69 @@ class Sample(NamedTuple):
     start: RealArray
 
 
-def fit_in_minibatches(
-    data: LabelledRows | Answers, learner: Any, run: Run, *, seed: int, warm: Model | None
-) -> tuple[str, float]:
-    """Minimise the objective of `fit_map` in steps on minibatches; return the stop reason and the penalty.
+class AnswersInMinibatches:
+    """The problem of `AllAnswers` in steps on minibatches, without folds; no answers are kept.
 
-    Of rows with class labels, pairs are drawn, half of them within classes. The parameters are those of a
-    `LogisticMetric`.
+    Of rows with class labels, pairs are drawn, half of them within classes.
     """
-    X = data.X
-    n = X.shape[0] if isinstance(data, LabelledRows) else data.size
-    n_pairs = learner.n_pairs if not isinstance(learner.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
-    size = learner.batch_size
-    if isinstance(size, str):
-        size = int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
-    size = max(2, min(size, n_pairs)) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
-    n_steps = -(-n_pairs // size)
-    n_answers = n_pairs if isinstance(data, LabelledRows) else float(data.weights.sum())
-    lam = PENALTY / n_answers if isinstance(learner.lam, str) else learner.lam
-    about = {"n_rows": X.shape[0], "n_features": X.shape[1], "n_steps": n_steps, "batch_size": size, "lam": lam}
-    checkpoint = Checkpoint(learner.checkpoint, about | {"components": learner.n_components, "noise": learner.noise})
-    seed, state = checkpoint.read(run, seed)
-    sample = _sample(data, learner, np.random.default_rng(seed))
-    loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), learner.noise)
-    problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, learner.noise, n_steps)
-    given = data.codes if isinstance(data, LabelledRows) else GivenComparisons(data.near, data.far, data.weights)
-    if state is None and warm is not None:
-        state = _warm_state(warm, sample, loss.temperature)
-    batches = Minibatches(current_engine().arrays(), X, given, problem, batch_size=size, seed=seed, state=state)
-    descent = batches.descent
 
-    def model() -> Model:
+    def __init__(self, data: LabelledRows | Answers, params: LogisticParams, run: Run, seed: int) -> None:
+        X, labelled = data.X, isinstance(data, LabelledRows)
+        n = data.size if isinstance(data, Answers) else X.shape[0]
+        n_pairs = params.n_pairs if not isinstance(params.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
+        size: Any = params.batch_size
+        if isinstance(size, str):
+            size = int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
+        size = max(2, min(size, n_pairs)) if labelled else min(size, n_pairs, n)
+        n_steps = -(-n_pairs // size)
+        n_answers = float(data.weights.sum()) if isinstance(data, Answers) else n_pairs
+        lam = PENALTY / n_answers if isinstance(params.lam, str) else params.lam
+        self.outcome = Outcome(lam)
+        about = {"n_rows": X.shape[0], "n_features": X.shape[1], "n_steps": n_steps, "batch_size": size}
+        about |= {"lam": lam, "components": params.n_components, "noise": params.noise}
+        self._checkpoint = Checkpoint(params.checkpoint, about)
+        self._seed, state = self._checkpoint.read(run, seed)
+        self._sample = sample = _sample(data, params, np.random.default_rng(self._seed))
+        loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), params.noise)
+        problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, params.noise, n_steps)
+        if state is None and run.warm is not None:
+            state = _warm_state(run.warm, sample, loss.temperature)
+        answers = GivenComparisons(data.near, data.far, data.weights) if isinstance(data, Answers) else data.codes
+        arrays = current_engine().arrays()
+        self._batches = Minibatches(arrays, X, answers, problem, batch_size=size, seed=self._seed, state=state)
+        self._n_steps, self._n_rounds = n_steps, min(params.max_iter, n_steps)
+
+    def solve(self, run: Run) -> str:
+        """Take all steps, in rounds after each of which the objective is recorded; return the stop reason."""
+        descent, stopped = self._batches.descent, False
+        while descent.n_done < self._n_steps and not stopped:
+            end = -(-(len(run.objectives) + 1) * self._n_steps // self._n_rounds)
+            objective = self._batches.run(end - descent.n_done)
+            if not np.isfinite(objective):
+                advice = "every feature must be a finite number, whose squared differences float32 can hold"
+                raise ValueError(f"X contains NaN, infinity or values that are too large; {advice}")
+            stopped = run.step(objective, self._model)
+            self._checkpoint.write(descent.state, run.objectives, self._seed, now=stopped)
+        if not stopped:
+            self._checkpoint.remove()
+        return "callback" if stopped else "max_iter"
+
+    def _model(self) -> Model:
+        descent, sample = self._batches.descent, self._sample
         A = descent.fetch_map()
         learned: Model = {"L": A if sample.prior is None else A @ sample.prior}
         return learned | ({"threshold": np.array([descent.threshold])} if sample.answers.has_threshold else {})
 
-    n_rounds, stopped = min(learner.max_iter, n_steps), False
-    while descent.n_done < n_steps and not stopped:
-        end = -(-(len(run.objectives) + 1) * n_steps // n_rounds)
-        objective = batches.run(end - descent.n_done)
-        if not np.isfinite(objective):
-            advice = "every feature must be a finite number, whose squared differences float32 can hold"
-            raise ValueError(f"X contains NaN, infinity or values that are too large; {advice}")
-        stopped = run.step(objective, model)
-        checkpoint.write(descent.state, run.objectives, seed, now=stopped)
-    if not stopped:
-        checkpoint.remove()
-    return "callback" if stopped else "max_iter", lam
 
-
-def _sample(data: LabelledRows | Answers, learner: Any, rng: np.random.Generator) -> Sample:
-    n_components = learner.n_components
+def _sample(data: LabelledRows | Answers, params: LogisticParams, rng: np.random.Generator) -> Sample:
+    n_components = params.n_components
     most = max(SAMPLE, 2 * (n_components or 0))
     if isinstance(data, LabelledRows):
         drawn = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
         answers = Answers.of(Pairs._build(data.X, *drawn)).compact(_floats)
     else:
         answers = data.select(rng.permutation(data.size)[:most]).compact(_floats)
-    prior = prior_map(learner.prior, answers.X)
+    prior = prior_map(params.prior, answers.X)
     Z = answers.X if prior is None else product(answers.X, prior.T)
     d = Z.shape[1]
     start = np.eye(d) if n_components is None else _leading_axes(Z[rng.permutation(len(Z))[:most]], n_components)

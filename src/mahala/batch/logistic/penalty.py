@@ -42,7 +42,7 @@ def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.ran
 
     def predicted(learned: IndexArray, test: IndexArray) -> FloatArray | None:
         train = answers.select(learned)
-        return None if few or train.has_one_kind else _values(train, answers.select(test), start, noise)
+        return None if few or train.only_kind else _values(train, answers.select(test), start, noise)
 
     few = int(max(near.max(), far.max())) + 1 < FEWEST_ITEMS
     by_item = folds_over_items(near, far, FOLDS, rng, pairs_once=bool(quadruplets))
