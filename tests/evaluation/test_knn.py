@@ -219,3 +219,12 @@ def test_wrong_metric():
         knn_error(BilinearMetric(np.eye(2)), X, Y)
     with pytest.raises(TypeError, match="metric must be a Metric or None, got ndarray; pass the learner's metric_"):
         knn_error(np.eye(2), X, Y)
+
+
+def test_errors_are_drawn():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, y = load_wine(return_X_y=True)
+    errors = knn_error(None, X, y, n_neighbors=[1, 3, 5])
+    (line,) = errors.plot().get_lines()
+    np.testing.assert_array_equal(line.get_xydata(), np.column_stack([[1, 3, 5], errors.error]))
+    plt.close("all")

@@ -13,7 +13,6 @@ from mahala.report.chart_data import (
     Shown,
     _distances,
     _histograms,
-    _leading,
     _neighbours,
     _spread,
     before_and_after,
@@ -132,13 +131,6 @@ def test_distances_are_those_of_the_pairs():
     similar, dissimilar = _distances(rows, codes)
     assert similar.tolist() == [3.0]
     assert sorted(dissimilar.tolist()) == [1.0, 2.0]
-
-
-def test_leading_directions_are_the_principal_ones():
-    from sklearn.decomposition import PCA
-
-    rows = np.random.default_rng(0).normal(size=(50, 5)) * [1.0, 5.0, 2.0, 0.1, 1.0]
-    np.testing.assert_allclose(np.abs(_leading(rows)), np.abs(PCA(2).fit_transform(rows)), atol=1e-9)
 
 
 def test_points_that_coincide_are_spread_a_little():

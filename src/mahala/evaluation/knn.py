@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,11 @@ from mahala.engine.inputs import apply_to_rows, as_rows
 from mahala.engine.neighbors import misclassified
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.plots import draw_curves, plain_frame
 from mahala.support.validation import check_counts, check_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DEFAULT_NEIGHBORS = range(1, 26)
 
@@ -43,6 +47,10 @@ class KNNErrors:
             evaluated = self.n_neighbors.tolist()
             raise ValueError(f"n_neighbors must be one of the evaluated {evaluated}, got {n_neighbors}")
         return float(self.error[places[0]])
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the error by the number of neighbours; return Matplotlib's axes."""
+        return plain_frame(draw_curves(ax, self.n_neighbors, {"": self.error}, ()), ylabel="error")
 
 
 def knn_error(

@@ -2,9 +2,10 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,11 +16,16 @@ from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
+from mahala.metric.plots import column_weights, leading_plane, plot_map
 from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import Arrays, FloatArray, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value, number_value
+from mahala.support.plots import draw_bars
 from mahala.support.validation import as_floats, is_chunked, is_sparse
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
@@ -227,6 +233,59 @@ class MahalanobisMetric(Metric):
         if self.kernel_map is not None:
             return Explanation(total, None, directions, None)
         return Explanation(total, v * (self.matrix @ v), directions, self._names())
+
+    def map_2d(self, X: Any) -> FloatArray:
+        """Return the rows of X in two dimensions: the directions of their largest variance under this metric."""
+        return leading_plane(self.transform(X))
+
+    def plot_map(
+        self,
+        X: Any,
+        y: object = None,
+        ax: "Axes | Sequence[Axes] | None" = None,
+        *,
+        names: Sequence[object] | None = None,
+    ) -> "Axes":
+        """Draw the rows of X in two dimensions, under the plain distance on the left and under this one on the right.
+
+        The plain distance is that of the same features, scaled as for this metric. Of more than 2,000 rows a sample is
+        drawn. Return Matplotlib's axes of this metric; `ax.figure.axes` has both.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_rows, n_features)
+        y : array of shape (n_rows,) or Comparisons or None, default=None
+            Classes or numbers, which give points their colours; or Pairs, Triplets or Quadruplets of the rows of X,
+            of which lines join those that are said to be near (of pairs, all), red if the distance contradicts it.
+        ax : Axes or two Axes or None, default=None
+            Where to draw; into one Axes, the learned map alone. None makes a figure.
+        names : sequence or None, default=None
+            What the rows are called; names that would overlap are left out.
+        """
+        return plot_map(self, X, y, ax, names)
+
+    def column_weights(self, X: Any = None) -> dict[str, float]:
+        """Return the share of each column in the mean squared distance of two rows of X.
+
+        The term of two columns is divided between them. So shares sum to 1, and one may be negative. Without X every
+        feature counts as if it had, after `scales`, the same variance: these are the shares of the diagonal of M.
+
+        >>> metric = MahalanobisMetric([[4.0, 0.0], [0.0, 1.0]], feature_names=["length", "width"])
+        >>> metric.column_weights([[0.0, 0.0], [1.0, 2.0]])
+        {'length': 0.5, 'width': 0.5}
+        >>> metric.column_weights()
+        {'length': 0.8, 'width': 0.2}
+        """
+        if self.kernel_map is not None:
+            raise ValueError("a metric with a kernel has no weights of columns")
+        self._require_psd("column_weights")
+        return column_weights(self, X)
+
+    def plot_weights(self, X: Any = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw the largest `column_weights`; return Matplotlib's axes."""
+        what = "weights, every feature in its own unit" if X is None else "mean squared distance"
+        texts = {"title": "What distances consist of", "xlabel": f"share of the {what}"}
+        return draw_bars(self.column_weights(X), ".0%", ax, **texts)
 
     def pair_distance(self, pairs: Pairs, *, squared: bool = False) -> FloatArray:
         """Return the distance of the two rows of each pair."""

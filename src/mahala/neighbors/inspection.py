@@ -9,11 +9,12 @@ import numpy as np
 from mahala.compiled.sums.vote_sums import leading_votes
 from mahala.data.columns.values import is_frame
 from mahala.engine import engine_for
-from mahala.neighbors import plots
+from mahala.metric.plots import distance_shares, leading_plane
 from mahala.neighbors.fitted import Fitted
 from mahala.neighbors.reasons import Reasons, reasons_of
 from mahala.neighbors.rows import RowName
 from mahala.neighbors.strangeness import strangeness
+from mahala.support import plots
 from mahala.support.arrays import Array, BoolArray, FloatArray, IndexArray, RowsLike
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import is_sparse
@@ -170,20 +171,15 @@ class Inspection(ABC):
         if model.fixed_metric is not None:
             raise ValueError("the columns of a metric that was given are its own: see its explain")
         plain = model.rows.points.plain
-        encoded = model.encoder.encoded(plain[:: max(1, len(plain) // _MOST_WEIGHED)]).astype(np.float64)
-        centred, L = encoded - encoded.mean(axis=0), model.map.astype(np.float64)
-        parts = (centred * ((centred @ L.T) @ L)).mean(axis=0)
-        total = float(parts.sum()) or 1.0
-        return {name: float(parts[columns].sum()) / total for name, columns in model.encoder.feature_groups().items()}
+        rows = model.encoder.encoded(plain[:: max(1, len(plain) // _MOST_WEIGHED)]).astype(np.float64)
+        groups = model.encoder.feature_groups()
+        return distance_shares(rows - rows.mean(axis=0), model.map.astype(np.float64), groups)
 
     def map_points(self) -> "MapPoints":
         """Return the training rows in the two leading directions of the metric."""
         model = self._fitted_model()
         voters = model.distinct_voters
-        centred = voters.Z - voters.Z.mean(axis=0)
-        directions = np.linalg.svd(centred.T @ centred)[0][:, :2]
-        points = np.zeros((len(centred), 2))
-        points[:, : directions.shape[1]] = centred @ directions
+        points = leading_plane(voters.Z)
         left_out = model.left_out_by_number(self._n_rows)[model.rows.numbers[voters.places]]
         y, known = model.rows.target.y[voters.places], np.isfinite(left_out[:, 0])
         if model.rows.target.n_classes:
@@ -209,19 +205,32 @@ class Inspection(ABC):
         return hasattr(self, "classes_")
 
     def plot_map(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the training rows in two learned dimensions; return Matplotlib's axes."""
-        return plots.plot_map(self, ax)
+        """Draw the training rows in two learned dimensions, with rings around those that others contradict.
+
+        Of more than 2,000 rows a sample is drawn. Return Matplotlib's axes.
+        """
+        at = self.map_points()
+        some = np.sort(np.random.default_rng(0).permutation(len(at.points))[: plots.MOST_POINTS])
+        marked = {"wrong when left out" if self.is_classifier else "far off when left out": at.wrong[some]}
+        ax = ax or plots.new_axes(1, 6.5, 5.0)[0]
+        plots.draw_points(ax, at.points[some], at.labels[some], at.classes, label_name=self.target_name_, marked=marked)
+        ax.set_title("Training rows under the learned metric")
+        return ax
 
     def plot_weights(self, ax: "Axes | None" = None) -> "Axes":
         """Draw how much each column counts in distances; return Matplotlib's axes."""
-        return plots.plot_weights(self, ax)
+        texts = {"title": "What distances consist of", "xlabel": "share of the mean squared distance"}
+        return plots.draw_bars(self.column_weights(), ".0%", ax, **texts)
 
     def plot_predictions(self, ax: "Axes | None" = None, level: float = 0.9) -> "Axes":
         """Draw left-out predictions beside the truth, with a band that holds a share `level`; return Matplotlib's axes.
 
         Of a classifier it is the calibration: how often the predicted class is right, by its probability.
         """
-        return plots.plot_predictions(self, ax, level)
+        truth, predicted = self.left_out_pairs()
+        if self.is_classifier:
+            return plots.draw_calibration(ax, truth, predicted)
+        return plots.draw_predictions(ax, truth, predicted, level)
 
     @abstractmethod
     def _labels(self, y: Array) -> Array:

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mahala.compiled.sums.vote_sums import leading_votes
+from mahala.metric.plots import distance_shares
 from mahala.neighbors.fitted import EXPERTS, Fitted, Points
 from mahala.neighbors.mixture import mixed
 from mahala.neighbors.rows import RowName
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.display import as_table, paragraph, text_table
+from mahala.support.plots import draw_bars
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,9 +95,10 @@ class Reasons:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the shares of the columns in the distance to rows that say something else; return Matplotlib's axes."""
-        from mahala.neighbors.plots import plot_reasons
-
-        return plot_reasons(self, ax)
+        shares = {name: value for name, value in self.columns.items() if abs(value) >= 0.005}
+        other = "rows with another number" if self.other is None else f"rows of {self.other}"
+        texts = {"title": self._headline(), "xlabel": f"share of the distance to the nearest {other}"}
+        return draw_bars(shares, ".0%", ax, **texts)
 
 
 def reasons_of(
@@ -152,9 +158,7 @@ def _column_shares(model: Fitted, points: Points, places: IndexArray) -> dict[st
     L = model.map.astype(np.float64)
     others = model.encoder.encoded(model.rows.points.plain[places])
     differences = (model.encoder.encoded(points.plain) - others).astype(np.float64)
-    parts = (differences * ((differences @ L.T) @ L)).mean(axis=0)
-    total = float(parts.sum()) or 1.0
-    return {name: float(parts[columns].sum()) / total for name, columns in model.encoder.feature_groups().items()}
+    return distance_shares(differences, L, model.encoder.feature_groups())
 
 
 def _line_parts(model: Fitted, points: Points, predicted: int | None) -> dict[str, float]:

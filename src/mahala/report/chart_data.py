@@ -14,6 +14,7 @@ from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN
 from mahala.metric import MahalanobisMetric
+from mahala.metric.plots import leading_plane
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse
 
@@ -120,7 +121,7 @@ def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
         similar, dissimilar = _distances(mapped[rows], shown.codes[rows])
         median = float(np.median(np.concatenate([similar, dissimilar]))) or 1.0
         pairs.append({"title": title, **_histograms(similar / median, dissimilar / median)})
-        places, spread = _spread(_leading(mapped)[points], rng)
+        places, spread = _spread(leading_plane(mapped)[points], rng)
         spreads.append(spread)
         places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)
         neighbours, distances = _neighbours(mapped, points)
@@ -196,14 +197,6 @@ def _neighbours(mapped: Array, points: IndexArray) -> tuple[IndexArray, FloatArr
     is_self = nearest == points[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # so many copies of a row that it is not among its nearest itself
     return nearest[~is_self].reshape(-1, k), np.sqrt(np.maximum(squared[~is_self], 0.0)).reshape(-1, k)
-
-
-def _leading(rows: Array) -> Array:
-    """Project rows to the two directions of largest variance; the second is zero if there is only one."""
-    centred = rows - rows.mean(axis=0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    flat = centred @ vectors[:, :-3:-1]
-    return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
 def _spread(points: Array, rng: np.random.Generator) -> tuple[Array, bool]:

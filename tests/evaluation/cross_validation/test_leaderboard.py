@@ -132,3 +132,25 @@ def test_a_constant_answer_is_context():
     balanced = board(BETTER, EUCLIDEAN, class_counts=(60, 30), metric="balanced")
     assert "always 'a' 50.0 %" in balanced.context()
     assert board(BETTER, EUCLIDEAN, class_counts=(60, 30), metric="f1").context() is None
+
+
+def test_pictures_of_errors():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    scaled = entry("Euclidean, scaled", 0.9, 0.95, learned=False)
+    model = entry("boosting", 0.05, 0.1, kind="model")
+    drawn = board(BETTER, EUCLIDEAN, scaled, FAILED, models=(model,))
+    ax = drawn.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["boosting", "NCA", "Euclidean", "Euclidean, scaled"]
+    assert ax.get_title() == drawn.headline
+    assert ax.get_xlabel() == "3-NN error"
+    assert [text.get_text() for text in ax.texts] == ["90.0% ›"]  # beyond the end of the axis
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["model", "learned metric", "plain metric"]
+    lines = drawn.plot_error_by_k().get_lines()
+    assert [line.get_label() for line in lines] == ["NCA", "Euclidean", "Euclidean, scaled"]
+    many = board(*(entry(f"NCA {at}", 0.1, 0.15) for at in range(30)), EUCLIDEAN)
+    names = [label.get_text() for label in many.plot().get_yticklabels()]
+    assert len(names) == 20
+    assert names[-1] == "Euclidean"
+    own = plt.subplots()[1]
+    assert drawn.plot(own) is own
+    plt.close("all")

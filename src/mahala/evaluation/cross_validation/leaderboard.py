@@ -5,7 +5,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -14,9 +14,13 @@ from mahala.evaluation.cross_validation.entries import Entry
 from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.display import as_table, paragraph, text_table
+from mahala.support.plots import Interval, Kind, draw_curves, draw_intervals, plain_frame
 
-# Of entries in the printed form.
-_MOST_LINES = 20
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Of entries in the printed form and in pictures, and of learners in a picture of lines.
+_MOST_LINES, _MOST_CURVES = 20, 8
 
 # What the loss of nearest neighbours is called, by the measure that ranks.
 _CALLED = {
@@ -315,6 +319,30 @@ class Leaderboard:
         """Return the models as every form of the leaderboard shows them."""
         return [_line_of(entry, self) for entry in self.models]
 
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the errors of metrics and models with their 95 % intervals; return Matplotlib's axes.
+
+        The dashed line is the error of the best plain distance. Of more than 20 entries the best ones are drawn.
+        """
+        fitted = sorted((*self.models, *self.ranked), key=lambda entry: entry.error)
+        fitted = [entry for entry in fitted if entry in fitted[: _MOST_LINES - 1] or entry is self.euclidean]
+        intervals = [Interval(e.name, e.error, e.low, e.high, _kind(e)) for e in fitted]
+        ax = draw_intervals(ax, intervals, self.euclidean.error, self.axis_end)
+        return plain_frame(ax, title=self.headline, xlabel=self.measure)
+
+    def plot_error_by_k(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the error of each metric by the number of neighbours, plain ones in grey; return Matplotlib's axes.
+
+        Of more than 8 learners the best ones are drawn.
+        """
+        if self.answers is not None:
+            raise ValueError("answers have no number of neighbours: see plot")
+        learned = [entry for entry in self.ranked if entry.learned][:_MOST_CURVES]
+        plain = [self.euclidean, *(e for e in self.ranked if not e.learned and e is not self.euclidean)]
+        curves = {entry.name: entry.errors.mean(axis=0) for entry in (*learned, *plain)}
+        ax = draw_curves(ax, self.neighbor_counts, curves, [entry.name for entry in plain])
+        return plain_frame(ax, ylabel=self.loss_name)
+
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
         models = list(text_table(self._model_cells())) if self.models else []
@@ -377,6 +405,10 @@ def _line_of(entry: Entry, board: Leaderboard) -> Line:
     is_model = entry.kind == "model"
     style = "winner" if entry is board.winner or (ahead and is_model) else "" if entry.learned or is_model else "plain"
     return Line(entry, style, texts, intervals)
+
+
+def _kind(entry: Entry) -> Kind:
+    return "model" if entry.kind == "model" else "learned" if entry.learned else "plain"
 
 
 def percent(share: float) -> str:
