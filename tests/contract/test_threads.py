@@ -14,7 +14,6 @@ from sklearn.base import clone
 import mahala
 from contract.learners import PAIR_LEARNERS, TRIPLET_LEARNERS, parametrize
 from mahala import Pairs, Triplets
-from mahala.checks import dense
 
 N_THREADS, N_STEPS = 3, 15
 
@@ -85,18 +84,6 @@ def test_writers_wait_and_readers_see_whole_steps(learner, labelled):
     together(*[write] * N_THREADS, read, read)
     assert stream.n_steps_ == (N_THREADS + 1) * N_STEPS
     assert stream._model.n_steps == stream.n_steps_
-
-
-@parametrize(list(MODELS.values()))
-def test_a_metric_is_formed_while_others_learn(learner, labelled):
-    stream = clone(learner).fit(*labelled)
-    before = clone(learner).fit(*labelled).metric_
-    latest, n_steps, form = stream._metric_to_form()
-    stream.fit(labelled[0][::-1].copy(), labelled[1])  # as many steps
-    metric = form()
-    latest[0] = n_steps, metric
-    np.testing.assert_array_equal(dense(metric.matrix), dense(before.matrix))
-    assert not np.array_equal(dense(stream.metric_.matrix), dense(before.matrix))
 
 
 def test_an_adapter_is_shared():

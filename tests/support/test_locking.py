@@ -58,28 +58,27 @@ def test_interrupts_leave_no_lock_and_no_thread_count_behind():
     assert len(held) == 100
 
 
-def test_a_thread_in_a_tight_loop_does_not_overtake_one_that_waits():
+def test_threads_wait_for_each_other():
     class Counter:
-        n_writes = 0
+        n = 0
 
         @one_at_a_time
-        def write(self):
-            self.n_writes += 1
-            if self.n_writes == 1:
-                reader.start()
-                time.sleep(0.05)  # the reader waits by then
+        def count(self):
+            before = self.n
+            time.sleep(0.001)
+            self.again(before)
 
         @one_at_a_time
-        def read(self):
-            counts.append(self.n_writes)
+        def again(self, before):  # by the thread that has the lock
+            self.n = before + 1
 
-    counts: list[int] = []
     counter = Counter()
-    reader = threading.Thread(target=counter.read)
-    for _ in range(1000):
-        counter.write()
-    reader.join()
-    assert counts == [1]
+    threads = [threading.Thread(target=lambda: [counter.count() for _ in range(20)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.n == 80
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -136,8 +135,8 @@ class OnlineLearner(Learner):
         self._records = np.empty(64, dtype=RECORD)  # grows by doubling, so that a step costs O(1)
         self._n_recorded = 0
         self._ranks: list[tuple[int, int]] = []  # of the positive part of M, with the steps
-        # The metric last asked for and its number of steps, in a list that readers of this very model replace it in.
-        self._latest: list[tuple[int, Metric] | None] = [None]
+        # The number of steps and the metric after them, in a list because a reader must not change an attribute.
+        self._formed: list[Any] = []
         self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
         self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
         self.n_steps_ = self.n_updates_ = self.n_mistakes_ = self.n_skipped_ = 0
@@ -240,24 +239,17 @@ class OnlineLearner(Learner):
             tell_stream(self, self.n_steps_, self.n_mistakes_)
 
     @property
+    @one_at_a_time
     def metric_(self) -> Any:
         """What has been learned so far."""
-        latest, n_steps, form = self._metric_to_form()
-        metric = form()
-        latest[0] = n_steps, metric
-        return metric
-
-    @one_at_a_time
-    def _metric_to_form(self) -> tuple[list[tuple[int, Metric] | None], int, Callable[[], Metric]]:
-        """Return where the metric is kept, its number of steps, and what returns it while other threads learn."""
         self._check_fitted()
-        entry = self._latest[0]
-        form = self._form_metric() if entry is None or entry[0] != self.n_steps_ else lambda: entry[1]
-        return self._latest, self.n_steps_, form
+        if self._formed[:1] != [self.n_steps_]:
+            self._formed[:] = self.n_steps_, self._form_metric()
+        return self._formed[1]
 
     @abstractmethod
-    def _form_metric(self) -> Callable[[], Metric]:
-        """Return a function that returns the metric of the model as it is now, whatever is learned meanwhile."""
+    def _form_metric(self) -> Metric:
+        """Return the metric of the model as it is now."""
 
     @property
     @one_at_a_time

@@ -1,8 +1,6 @@
 """The family of online learners from pairs: PA, POLA, LEGO and RDML."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -54,8 +52,8 @@ class PairLearner(DistanceMixin, OnlineLearner):
         drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
         return Pairs._build(X, *drawn)
 
-    def _form_metric(self) -> Callable[[], MahalanobisMetric]:
-        return partial(self._model.snapshot().metric, **self._about())
+    def _form_metric(self) -> MahalanobisMetric:
+        return self._model.metric(**self._about())  # type: ignore[no-any-return]
 
     @property
     def metric_(self) -> MahalanobisMetric:

@@ -1,7 +1,7 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -209,7 +209,7 @@ class SimilarityLearner(OnlineLearner):
         weights = mixing_weights(name, self.shrinkage, triplets, lambda: self.metric_, plain, fit, seed)
         if weights != Weights():
             self._weights = np.array(weights)
-            self._latest[0] = None
+            self._formed.clear()
 
     def _plain(self) -> BilinearMetric | None:
         """Return the metric before the first step; None if all its similarities are zero."""
@@ -217,13 +217,13 @@ class SimilarityLearner(OnlineLearner):
             return self.init
         return None if self.init == "zero" else BilinearMetric(sp.eye_array(self.n_features_in_, format="csr"))
 
-    def _form_metric(self) -> Callable[[], BilinearMetric]:
-        metric: BilinearMetric = self._model.metric(**self._about())  # now: a copy of the state takes as long
-        plain, weights = self._plain(), self._weights
-        if weights is None or plain is None:
-            return lambda: metric
-        learned_weight, plain_weight = weights.tolist()
-        return lambda: replace(metric, matrix=learned_weight * metric.matrix + plain_weight * plain.matrix)
+    def _form_metric(self) -> BilinearMetric:
+        metric: BilinearMetric = self._model.metric(**self._about())
+        plain = self._plain()
+        if self._weights is None or plain is None:
+            return metric
+        learned_weight, plain_weight = self._weights.tolist()
+        return replace(metric, matrix=learned_weight * metric.matrix + plain_weight * plain.matrix)
 
     def _first_state(self, triplets: Triplets, complete: bool) -> SimilarityState:
         self.n_item_features_ = triplets.n_item_features

@@ -3,7 +3,6 @@
 import functools
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -27,30 +26,17 @@ def all_or_nothing(instance: object) -> Iterator[None]:
         raise
 
 
-_locks: weakref.WeakSet["_Lock"] = weakref.WeakSet()
+# Seconds after which a thread that waits looks whether the lock was lost in a fork.
+_PATIENCE = 1.0
 
 
 class _Lock:
-    """A lock that is not copied or pickled with the object it guards.
+    """A lock that is not copied or pickled with the object it guards, and the process that took it last."""
 
-    A thread that waits for `lock` holds `gate`. One that has released the lock needs the gate to take it again, and so
-    cannot overtake, however tight its loop is.
-    """
-
-    __slots__ = ("__weakref__", "gate", "is_lost", "lock")
+    __slots__ = ("lock", "process")
 
     def __init__(self) -> None:
-        self.gate, self.lock = threading.Lock(), threading.RLock()
-        self.is_lost = False  # whether a thread that this process does not have holds it
-        _locks.add(self)
-
-    def after_fork(self) -> None:
-        """Notice in a forked process that a thread of the other process holds the lock, and will not release it."""
-        self.gate = threading.Lock()  # who waited is not there, either
-        if self.lock.acquire(blocking=False):
-            self.lock.release()
-        else:
-            self.is_lost = True
+        self.lock, self.process = threading.RLock(), os.getpid()
 
     def __reduce__(self) -> tuple[type["_Lock"], tuple[()]]:
         return _Lock, ()
@@ -64,30 +50,21 @@ def one_at_a_time(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenat
         values: Any = vars(self)
         # setdefault is atomic: threads that come at the same time get the same lock.
         guard = values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock())
-        if guard.is_lost:
-            problem = "another thread used this object when the process was forked, so it may be half changed"
-            raise RuntimeError(f"{problem}: fork before that, or load it from a file")
         lock = guard.lock
         if lock._is_owned():  # by the method that calls this one
             return method(self, *args, **kwargs)
         # Ctrl-C may come after any call, but not between `finally` and `release`.
         try:
-            with guard.gate:
-                lock.acquire()
+            while not lock.acquire(True, _PATIENCE):
+                if guard.process != os.getpid():  # a thread of the other process holds it, and will not release it
+                    problem = "another thread used this object when the process was forked, so it may be half changed"
+                    raise RuntimeError(f"{problem}: fork before that, or load it from a file")
+            guard.process = os.getpid()
             return method(self, *args, **kwargs)
         finally:
             try:  # noqa: SIM105  (`suppress` is a call)
                 lock.release()
-            except RuntimeError:  # Ctrl-C came while it waited for the lock
+            except RuntimeError:  # it was not taken
                 pass
 
     return locked  # type: ignore[return-value]
-
-
-def _notice_fork() -> None:
-    for lock in _locks:
-        lock.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_notice_fork)

@@ -1,8 +1,7 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
-import copy
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,13 +99,6 @@ class PairState(State):
     def threshold(self) -> float:
         """The squared distance up to which `metric` counts a pair as similar."""
         return self.b
-
-    def snapshot(self) -> Self:
-        """Return a copy whose `metric` can be computed while this state keeps learning."""
-        result = copy.copy(self)
-        result.M = self.M.copy()
-        result.kernel_map = None if self.kernel_map is None else self.kernel_map.freeze()
-        return result
 
     def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
         """Take a step for one difference of full length; return its p, τ and predicted label."""
