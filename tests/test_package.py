@@ -29,8 +29,10 @@ BLOCKS = [
 ]
 
 
-def test_import_is_light():
-    code = "import sys, mahala; print(sorted({m.split('.')[0] for m in sys.modules} & {'numba', 'sklearn', 'scipy'}))"
+@pytest.mark.parametrize("package", ["mahala", "mahala.extend", "mahala.feedback"])
+def test_import_is_light(package):
+    heavy = "{'numba', 'sklearn', 'scipy'}"
+    code = f"import sys, {package}; print(sorted({{m.split('.')[0] for m in sys.modules}} & {heavy}))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "[]"
 
@@ -99,6 +101,17 @@ def test_stub_has_only_lines_that_the_package_reads():
     lines = [line for line in stub.splitlines() if "import" in line and not line.startswith("#")]
     imported = [line.split()[-1] for line in lines if not line.startswith("from mahala import")]
     assert [*imported, "__version__"] == mahala.__all__
+
+
+@pytest.mark.parametrize("name", ["mahala.extend", "mahala.extend.commands", "mahala.extend.report"])
+def test_names_for_other_packages_are_there_and_say_what_they_are_for(name):
+    package = importlib.import_module(name)
+    stub = (ROOT / "src" / Path(*name.split(".")) / "__init__.pyi").read_text(encoding="utf-8")
+    lines = [line for line in stub.splitlines() if line.startswith("from")]
+    assert len(lines) == len(package.__all__)
+    for line, exported in zip(lines, package.__all__, strict=True):
+        assert "  # " in line, line
+        assert hasattr(package, exported)
 
 
 def test_dependencies_are_those_that_are_imported():

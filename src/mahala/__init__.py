@@ -14,7 +14,7 @@ __version__ = "0.2.0"
 def _stub_names(package: str) -> dict[str, str]:
     """Return the public names in the stub of a package, and the module of each."""
     stub = (pkgutil.get_data(package, "__init__.pyi") or b"").decode()
-    return {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)}
+    return {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \2\b", stub, re.MULTILINE)}
 
 
 def public_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:

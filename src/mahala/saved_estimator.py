@@ -2,11 +2,11 @@
 
 import copy
 import inspect
-from abc import ABC, abstractmethod
+from abc import ABC
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from mahala.support.model_files import (
     write_model,
 )
 from mahala.support.parameters import ReadableSignature
-from mahala.support.states import prefixed, without_prefix
+from mahala.support.states import Fields, prefixed, restore, to_parts, without_prefix
 
 
 class SavedEstimator(ReadableSignature, BaseEstimator, ABC):
@@ -39,13 +39,15 @@ class SavedEstimator(ReadableSignature, BaseEstimator, ABC):
     _model: Any
     _fixed_values: dict[str, Any]  # of the parameters that cannot change while a stream runs
 
-    @abstractmethod
+    FIELDS: ClassVar[Fields] = ()  # what is written to model files, beside the parameters
+
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the fitted state as a header and arrays for a model file."""
+        return to_parts(self)
 
-    @abstractmethod
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `_get_state` returned."""
+        restore(self, header, arrays)
 
     @classmethod
     @cache  # scikit-learn inspects the signature at each call

@@ -73,9 +73,9 @@ def test_clicks_are_a_mask_that_the_seed_decides(name: str) -> None:
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"must be one of perfect, .*, adversarial, got 'lazy'"):
         click_model("lazy")
-    with pytest.raises(ValueError, match="attraction must be probabilities, from 0 to 1, got"):
+    with pytest.raises(ValueError, match="attraction must be a number from 0 to 1, got"):
         ClickModel((0.5, 1.5))
-    with pytest.raises(ValueError, match="stop must be probabilities"):
+    with pytest.raises(ValueError, match="stop must have a probability"):
         ClickModel((0.5,), ())
     with pytest.raises(ValueError, match="eta must be a number of at least 0, got -1"):
         ClickModel((0.5,), eta=-1)

@@ -30,7 +30,7 @@ def test_steps_are_those_of_the_definition(learner, seed):
     d = int(rng.integers(1, 9))
     fast, M, models = DeferredMap(d, None), np.eye(d), []
     for x, items, (positive, negative, weights) in pages(rng, int(rng.integers(1, 2 * WAITING + 8)), d):
-        fast.feed_query(x, items, (positive, negative, weights), rule)
+        fast.feed_query(x, items, (positive, negative, weights), rule.step(np.float64))
         for better, worse, weight in zip(items[positive], items[negative], weights, strict=True):
             models.append(M)
             q = better - worse
@@ -47,7 +47,7 @@ def test_steps_are_those_of_the_definition(learner, seed):
 
 
 def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
-    rng, rule, d = np.random.default_rng(0), mahala.OASIS(0.5, margin=0.25).step_rule(1.0, 1.0), 13
+    rng, rule, d = np.random.default_rng(0), mahala.OASIS(0.5, margin=0.25).step_rule(1.0, 1.0).step(np.float64), 13
     entries = list(pages(rng, 80, d))
     alone, together = DeferredMap(d, None), DeferredMap(d, None)
     for at, (x, items, pairs) in enumerate(entries):

@@ -90,6 +90,25 @@ class LineReader(ABC, Generic[Comparison]):
                 return f"{other.kind}, but the model learns from {self.kind.split()[1]}s: {form}"
         return f"{key} is missing: {self.kind} is {form}"
 
+    @staticmethod
+    def rows(*points: Point) -> Any:
+        """Return points as rows: CSR if all of them are sparse."""
+        width = points[0].width
+        columns = [point.columns for point in points if point.columns is not None]
+        if len(columns) == len(points):
+            indptr = np.append(0, np.cumsum(list(map(len, columns))))
+            data = np.concatenate([point.values for point in points])
+            return sp.csr_matrix((data, np.concatenate(columns), indptr), shape=(len(points), width))
+        rows = np.zeros((len(points), width))
+        for row, point in zip(rows, points, strict=True):
+            row[slice(None) if point.columns is None else point.columns] = point.values
+        return rows
+
+    @staticmethod
+    def shown(value: Any) -> str:
+        """Return a value as a message shows it."""
+        return _abbreviated(value)
+
     def two_points(self, given: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[Point]:
         """Return the points under two names, which must have the same width."""
         points = [self.point(given[name], name, width) for name in names]
@@ -110,7 +129,9 @@ class LineReader(ABC, Generic[Comparison]):
         else:
             row = "a row number" if self.items is not None else "(if items are given) a row number"
             kind = MissingItems if type(value) is int else LineError
-            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {shown(value)}", "items")
+            raise kind(
+                f"{name} must be a list of numbers, an object of them or {row}, got {_abbreviated(value)}", "items"
+            )
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
         largest = float(np.abs(point.values).max(initial=0.0))
@@ -137,7 +158,7 @@ class LineReader(ABC, Generic[Comparison]):
             return int(key)
         kinds = ["feature names of the model"] if self._columns else []
         kinds += [f"numbers from 0 to {width - 1}"] if self._by_number else []
-        raise LineError(f"the features of {name} must be {' or '.join(kinds)}, got {shown(key)}")
+        raise LineError(f"the features of {name} must be {' or '.join(kinds)}, got {_abbreviated(key)}")
 
     def _item(self, number: int, name: str) -> Point:
         n_rows, width = self.items.shape
@@ -162,9 +183,9 @@ class PairReader(LineReader[Pairs]):
 
     def comparison(self, entries: dict[str, Any]) -> Pairs:
         if not isinstance(entries["similar"], bool):
-            raise LineError(f"similar must be true or false, got {shown(entries['similar'])}")
+            raise LineError(f"similar must be true or false, got {_abbreviated(entries['similar'])}")
         points = self.two_points(entries, self.keys[:2], self.widths[0])
-        return Pairs._build(rows_of(*points), *_NUMBERS[:2], np.array([entries["similar"]]))
+        return Pairs._build(self.rows(*points), *_NUMBERS[:2], np.array([entries["similar"]]))
 
 
 class TripletReader(LineReader[Triplets]):
@@ -182,15 +203,21 @@ class TripletReader(LineReader[Triplets]):
         query = self.point(entries["query"], "query", self.widths[0])
         items = self.two_points(entries, self.keys[1:], self.widths[1])
         if query.width == items[0].width:
-            return Triplets._build(rows_of(query, *items), *_NUMBERS)
-        return Triplets._build(rows_of(query), *_NUMBERS[[0, 0, 1]], items=rows_of(*items))
+            return Triplets._build(self.rows(query, *items), *_NUMBERS)
+        return Triplets._build(self.rows(query), *_NUMBERS[[0, 0, 1]], items=self.rows(*items))
+
+
+def _abbreviated(value: Any) -> str:
+    """Return a value as a message shows it."""
+    text = json.dumps(value)
+    return text if len(text) <= _ABBREVIATION else f"{text[:_ABBREVIATION]}…"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise LineError(f"the key {shown(twice)} must not occur twice in one object")
+        raise LineError(f"the key {_abbreviated(twice)} must not occur twice in one object")
     return result
 
 
@@ -214,7 +241,7 @@ def _decode(line: bytes) -> dict[str, Any]:
     except ValueError as error:  # an integer of thousands of digits
         raise LineError(f"not a number: {error}") from None
     if not isinstance(given, dict):
-        raise LineError(f"it must be an object {{...}}, got {shown(given)}")
+        raise LineError(f"it must be an object {{...}}, got {_abbreviated(given)}")
     return given
 
 
@@ -222,25 +249,11 @@ def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> FloatArray:
     # NumPy would convert "1" and true to numbers.
     if not set(map(type, values)) <= {int, float}:
         key, value = next((k, v) for k, v in zip(keys, values, strict=True) if type(v) not in (int, float))
-        raise LineError(f"{name}[{shown(key)}] must be a number, got {shown(value)}")
+        raise LineError(f"{name}[{_abbreviated(key)}] must be a number, got {_abbreviated(value)}")
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
         raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got a larger one") from None
-
-
-def rows_of(*points: Point) -> Any:
-    """Return points as rows: CSR if all of them are sparse."""
-    width = points[0].width
-    columns = [point.columns for point in points if point.columns is not None]
-    if len(columns) == len(points):
-        indptr = np.append(0, np.cumsum(list(map(len, columns))))
-        data = np.concatenate([point.values for point in points])
-        return sp.csr_matrix((data, np.concatenate(columns), indptr), shape=(len(points), width))
-    rows = np.zeros((len(points), width))
-    for row, point in zip(rows, points, strict=True):
-        row[slice(None) if point.columns is None else point.columns] = point.values
-    return rows
 
 
 def _check_items(items: Any) -> Any:
@@ -253,9 +266,3 @@ def _check_items(items: Any) -> Any:
     items = sp.csr_matrix(items)
     items.sum_duplicates()
     return items
-
-
-def shown(value: Any) -> str:
-    """Return a value as a message shows it."""
-    text = json.dumps(value)
-    return text if len(text) <= _ABBREVIATION else f"{text[:_ABBREVIATION]}…"

@@ -5,6 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from mahala import BilinearMetric
+from mahala.evaluation import Verdict
+from mahala.extend import Count, SavedEstimator, check_row, check_rows, check_value, is_sparse, leading, one_at_a_time
+from mahala.feedback.arrays import FloatArray, IndexArray
 from mahala.feedback.maps import judged
 from mahala.feedback.maps.map_learner import MapLearner
 from mahala.feedback.maps.query_maps import QueryMaps
@@ -21,14 +25,6 @@ from mahala.feedback.memory.remembered import Remembered
 from mahala.feedback.trust.signal_ranker import SignalRanker
 from mahala.feedback.trust.signals import ENGINE, check_signals
 from mahala.feedback.trust.trust import Trust
-from mahala.judge import Verdict
-from mahala.metric import BilinearMetric
-from mahala.metric.matrices import leading
-from mahala.saved_estimator import SavedEstimator
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.locking import one_at_a_time
-from mahala.support.parameters import Count, check_value
-from mahala.support.validation import check_row, check_rows, is_sparse
 
 # The weight of a user's own clicks, in units of the usual difference of scores on a page.
 PERSONAL = 0.6

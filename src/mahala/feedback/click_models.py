@@ -6,9 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.parameters import between, is_number
-from mahala.support.validation import as_floats
+from mahala.extend import NonNegative, Positive, Share, as_floats, check_value
+from mahala.feedback.arrays import BoolArray, FloatArray
 
 
 class Clicks(Protocol):
@@ -45,11 +44,12 @@ class ClickModel:
     def __post_init__(self) -> None:
         for name in ("attraction", "stop"):
             values = tuple(getattr(self, name))
-            if not values or not all(between(0.0, 1.0)(value) for value in values):
-                raise ValueError(f"{name} must be probabilities, from 0 to 1, got {values}")
+            if not values:
+                raise ValueError(f"{name} must have a probability, got none")
+            for value in values:
+                check_value(value, name, Share)
             object.__setattr__(self, name, values)
-        if not between(0.0)(self.eta):
-            raise ValueError(f"eta must be a number of at least 0, got {self.eta!r}")
+        check_value(self.eta, "eta", NonNegative)
 
     def click(self, grades: ArrayLike, rng: np.random.Generator, best: float = 1.0) -> BoolArray:
         """Return whether each item is clicked; `best` is the grade from which items count as fully relevant."""
@@ -103,8 +103,7 @@ def click_model(name: str) -> Clicks:
 
 def _shares(grades: ArrayLike, best: float) -> FloatArray:
     """Grades as shares of the best one."""
-    if not (is_number(best) and 0.0 < best < np.inf):
-        raise ValueError(f"best must be a positive number, got {best!r}")
+    check_value(best, "best", Positive)
     array = as_floats(grades, "grades")
     if array.ndim != 1 or array.size == 0 or not (np.isfinite(array) & (array >= 0.0)).all():
         raise ValueError(f"grades must be finite numbers of at least 0, one per item shown, got {array}")

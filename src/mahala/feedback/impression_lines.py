@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from mahala.comparisons.json_lines import LineError, LineReader, rows_of, shown
+from mahala.extend import LineError, LineReader
 from mahala.feedback.impressions import Impression, check_reactions
 
 
@@ -22,14 +22,14 @@ class ImpressionReader(LineReader[Impression]):
         query = self.point(entries["query"], "query", self.widths[0])
         for name in ("shown", "clicked"):
             if type(entries[name]) is not list:
-                raise LineError(f"{name} must be a list, got {shown(entries[name])}")
+                raise LineError(f"{name} must be a list, got {self.shown(entries[name])}")
         points = [self.point(value, f"shown[{at}]", query.width) for at, value in enumerate(entries["shown"])]
         if not set(map(type, entries["clicked"])) <= {bool, int, float}:
-            raise LineError(f"clicked must hold true, false or numbers, got {shown(entries['clicked'])}")
+            raise LineError(f"clicked must hold true, false or numbers, got {self.shown(entries['clicked'])}")
         try:
             clicked = check_reactions(entries["clicked"], len(points))
         except ValueError as error:
             raise LineError(str(error)) from None
         ids = (entries.get(name) for name in ("query_id", "user"))
         query_id, user = (json.dumps(value) if isinstance(value, dict | list) else value for value in ids)
-        return Impression(rows_of(query), rows_of(*points), clicked, query_id, user)
+        return Impression(self.rows(query), self.rows(*points), clicked, query_id, user)

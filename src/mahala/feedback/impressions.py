@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.validation import as_floats, check_indices, check_rows
+from mahala.extend import as_floats, check_indices, check_rows
+from mahala.feedback.arrays import FloatArray, IndexArray
 
 
 class Impression(NamedTuple):

@@ -10,10 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.support.arrays import FloatArray, IndexArray, IntArray, read_only
-from mahala.support.lazily import sp
-from mahala.support.parameters import ParameterError, WholeNumber, check_value
-from mahala.support.validation import as_floats, check_indices, is_sparse
+from mahala.extend import ParameterError, WholeNumber, as_floats, check_indices, check_value, is_sparse
+from mahala.feedback.arrays import FloatArray, IndexArray, IntArray, read_only
 
 # How many unknown ids a message names.
 _NAMED = 5
@@ -114,7 +112,9 @@ class Judgments:
             wanted = n_queries, n_items
             if qrels.shape != wanted:
                 raise ValueError(f"qrels must have the shape {wanted}, queries × items, got {qrels.shape}")
-            entries = sp.coo_array(qrels)
+            from scipy.sparse import coo_array  # here: few have sparse judgments
+
+            entries = coo_array(qrels)
             return cls(entries.row, entries.col, entries.data, n_queries, n_items)
         array = np.asarray(list(_flat(qrels)) if isinstance(qrels, Mapping) else qrels)
         array = array if array.size else np.empty((0, 3))

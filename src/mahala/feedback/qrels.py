@@ -3,7 +3,7 @@
 import math
 import os
 
-from mahala.data.columns.frames import text_file
+from mahala.extend import text_file
 
 
 def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:

@@ -7,7 +7,28 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
+from mahala import OASIS, OGD, ModelFileError
+from mahala.evaluation import Verdict
+from mahala.extend import (
+    Count,
+    Integer,
+    NonNegative,
+    Part,
+    Positive,
+    Seed,
+    Share,
+    all_or_nothing,
+    check_params,
+    check_rows,
+    check_seed,
+    header_value,
+    one_at_a_time,
+    one_blas_thread,
+    uninterrupted,
+)
+from mahala.extend.commands import task_bar
 from mahala.feedback.adapter_ranking import AdapterRanking, check_width
+from mahala.feedback.arrays import Arrays, FloatArray, slices
 from mahala.feedback.impression_lines import ImpressionReader
 from mahala.feedback.impressions import Impression, Impressions, check_reactions
 from mahala.feedback.judgments import Judgments
@@ -19,18 +40,6 @@ from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signal_ranker import SignalRanker
 from mahala.feedback.trust.signals import Signals, check_signals
 from mahala.feedback.trust.trust import Trust, page_pairs
-from mahala.judge import Verdict
-from mahala.online.oasis import OASIS
-from mahala.online.ogd import OGD
-from mahala.support.arrays import Arrays, FloatArray, slices
-from mahala.support.display import SHOWN, task_bar
-from mahala.support.limits import one_blas_thread
-from mahala.support.locking import all_or_nothing, one_at_a_time
-from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed
-from mahala.support.signals import uninterrupted
-from mahala.support.states import Integer, Part, restore, to_parts
-from mahala.support.validation import check_rows
 
 # The weight of a click on a page with n of them is n to the power of minus this.
 CLICK_COUNT_EXPONENT = 0.5
@@ -191,7 +200,7 @@ class QueryAdapter(AdapterRanking):
             self._begin(queries.shape[1])
             search, k = judged.Search.of(queries, items, judgments, int(self.k)), int(self.k)
             self._model.see(search.gap(), search.size(), n)
-            with task_bar(type(self).__name__, self.verbose or SHOWN.get() is not None) as update:
+            with task_bar(type(self).__name__, self.verbose) as update:
                 tick = judged.counted(update, int(self.n_passes) * n * folds)
                 passes = judged.Passes(int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick)
                 expert, learned, self._judged, self.cross_validation_ = judged.fit_map(
@@ -371,7 +380,7 @@ class QueryAdapter(AdapterRanking):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
-        header, arrays = to_parts(self)
+        header, arrays = super()._get_state()
         header["judged"] = None if self._judged is None else list(self._judged)
         return header | {"random_state": self._rng.bit_generator.state}, arrays
 
@@ -387,4 +396,4 @@ class QueryAdapter(AdapterRanking):
             self._judged = None if fields is None else Verdict.of(fields)
         except ValueError as error:
             raise ModelFileError(f"header entry 'judged' is damaged ({error})") from None
-        restore(self, header, arrays)
+        super()._set_state(header, arrays)

@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from mahala.evaluation.cross_validation.leaderboard import p_text
-from mahala.evaluation.statistics import PairedGain, paired_gains
+from mahala import Metric
+from mahala.evaluation import PairedGain
+from mahala.extend import (
+    Count,
+    Fraction,
+    check_counts,
+    check_rows,
+    check_value,
+    p_text,
+    paired_gains,
+    score_blocks,
+    scores_in_blocks,
+)
+from mahala.feedback.arrays import FloatArray, IndexArray
 from mahala.feedback.compiled.ranking import judged
 from mahala.feedback.judgments import Judgments
-from mahala.metric import Metric, scores_in_blocks
-from mahala.metric.matrices import score_blocks
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.parameters import Count, Fraction, check_value
-from mahala.support.validation import check_counts, check_rows
 
 _AT_K = ("ndcg", "precision", "recall", "hit")  # in the order of `judged`
 

@@ -5,10 +5,10 @@ from html import escape
 
 import numpy as np
 
+from mahala.extend.report import Section, chart, code, facts, header, page, table
+from mahala.feedback.arrays import FloatArray, IndexArray
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.feedback.trust.gains import CrossValidation
-from mahala.report.page import Section, chart, code, facts, header, page, table
-from mahala.support.arrays import FloatArray, IndexArray
 
 _MOST_QUERIES = 10
 # More would not be visible in the chart.

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from mahala.extend import Count, Fraction, check_row, check_rows, check_value, is_sparse, leading
+from mahala.feedback.arrays import BoolArray, FloatArray, IndexArray
 from mahala.feedback.click_models import Clicks, click_model
 from mahala.feedback.judgments import Judgments
 from mahala.feedback.maps.judged import grades_of, ndcg
 from mahala.feedback.ranking_quality import RankingQuality, evaluate_ranking
-from mahala.metric.matrices import leading
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.parameters import Count, Fraction, check_value
-from mahala.support.validation import check_row, check_rows, is_sparse
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,21 +40,21 @@ def show_progress() -> Iterator[None]:
 
 @contextmanager
 def task_bar(name: str, shown: bool) -> Iterator[Update]:
-    """Yield a function that draws a progress bar, or does nothing unless `shown`."""
-    if not shown:
+    """Yield a function that draws a progress bar if `shown` or inside `show_progress`, and does nothing otherwise."""
+    if outer := SHOWN.get():
+        yield _update(outer[0], name)
+    elif shown:
+        with _bars() as bars:
+            yield _update(bars, name)
+    else:
         yield lambda done, text, total: None
-        return
-    with _bars() as bars:
-        yield _update(bars, name)
 
 
 @contextmanager
 def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int, float], None]]:
     """Yield a function of (iterations done, objective) that draws a bar if `shown` or inside `show_progress`."""
-    outer = SHOWN.get()
-    with task_bar(name, shown and outer is None) as update:
-        draw = update if outer is None else _update(outer[0], name)
-        yield lambda done, objective: draw(done, f"objective {objective:.6g}", total)
+    with task_bar(name, shown) as update:
+        yield lambda done, objective: update(done, f"objective {objective:.6g}", total)
 
 
 def tell_stream(stream: object, done: int, mistakes: int) -> None:

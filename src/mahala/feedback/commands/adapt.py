@@ -12,16 +12,34 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 import mahala
-from mahala.cli.models import configured, trust_text
-from mahala.cli.options import Force, Settings, check_output
-from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, text_writer, write_files
-from mahala.cli.stream import MALFORMED, report_malformed
-from mahala.cli.tables import open_input, read_items, read_with_ids
-from mahala.feedback.commands.files import EventFormat, query_vectors, read_collection, report_events
-from mahala.stream.input import read_lines
-from mahala.support.display import task_bar
+from mahala.extend.commands import (
+    Force,
+    Json,
+    Settings,
+    check_output,
+    configured,
+    fact_grid,
+    open_input,
+    provenance,
+    read_items,
+    report_malformed,
+    show,
+    table,
+    task_bar,
+    write_files,
+)
+from mahala.feedback.commands.files import (
+    MALFORMED,
+    EventFormat,
+    query_vectors,
+    read_collection,
+    read_with_ids,
+    report_events,
+)
+from mahala.stream import read_lines
 
 # Number of queries that are named because they lose or gain the most.
 _NAMED = 5
@@ -122,7 +140,9 @@ def adapt(
     if metric is not None:
         writers[metric] = lambda place: adapter.metric_.save(place)
     if report is not None:
-        writers[report] = lambda place: text_writer(_page(adapter, names, str(queries), str(items), str(output)))(place)
+        writers[report] = lambda place: place.write_text(
+            _page(adapter, names, str(queries), str(items), str(output)), encoding="utf-8", errors="backslashreplace"
+        )
     write_files(writers)
     facts |= {"seconds": time.perf_counter() - started}
     facts |= {option.removeprefix("--"): None if path is None else str(path) for option, path in options.items()}
@@ -189,7 +209,7 @@ def _from_clicks(
     place: Path,
 ) -> dict[str, int]:
     """Learn from a log and write the adapter with its position; return how many lines are malformed."""
-    from mahala.stream.stream import Malformed, Stream
+    from mahala.stream import Malformed, Stream
 
     rows = None if items is None else read_items(items)
     # The file of a stream also has the position in the log, so that `mahala stream` resumes there.
@@ -278,7 +298,7 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
             ("ignored", f"{facts['events_ignored']:,} events" if facts.get("events_ignored") else None),
         ]
     if facts["verdict"]["share"]:  # otherwise the map is the identity
-        lines.append(("trust", trust_text(facts["trust"])))
+        lines.append(("trust", ", ".join(f"{share:.2f} for {kind} queries" for kind, share in facts["trust"].items())))
     lines.append(("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"))
     if "impressions" in facts:
         new = "The verdict is for new queries: it counts only the first impression of each query."

@@ -1,5 +1,6 @@
 """`mahala evaluate` and `mahala simulate`: measure rankings, and what is learned from simulated clicks."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -7,11 +8,8 @@ from typing import Annotated
 import typer
 
 import mahala
-from mahala.cli.models import configured, load_metric
-from mahala.cli.options import Settings
-from mahala.cli.output import Json, show, terminal
+from mahala.extend.commands import Json, Settings, configured, load_metric, show, task_bar
 from mahala.feedback.commands.files import read_collection
-from mahala.support.display import task_bar
 
 Queries = Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")]
 Items = Annotated[Path, typer.Option(help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
@@ -76,7 +74,7 @@ def simulate(
         mahala simulate --queries q.npy --items i.npy --qrels qrels.tsv --clicks adversarial --set cap=0.5
     """
     adapter = configured(mahala.QueryAdapter(), settings or [], seed)
-    with task_bar("Simulating", terminal(stderr=True).is_terminal) as update:
+    with task_bar("Simulating", sys.stderr.isatty()) as update:
         result = mahala.feedback.simulate_clicks(
             adapter, *read_collection(queries, items, qrels)[:3], clicks=clicks, n_impressions=impressions, k=k,
             test_share=test_share, random_state=seed, progress=lambda done, total, text: update(done, text, total),

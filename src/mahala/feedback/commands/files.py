@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.output import say
-from mahala.cli.tables import read_with_ids
+from mahala.data import read_vectors
+from mahala.extend.commands import say
 from mahala.feedback.judgments import Judgments
 from mahala.feedback.qrels import read_qrels
 
@@ -16,6 +16,8 @@ EventFormat = Annotated[
     Literal["mahala", "ubi", "metarank"] | None,
     typer.Option("--format", help="Of events: mahala, ubi or metarank; by default, their fields tell."),
 ]
+# The exit code if some lines were malformed.
+MALFORMED = 3
 # Malformed lines and reasons to ignore events that are printed.
 _LINES, _REASONS = 20, 10
 
@@ -28,6 +30,12 @@ def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, 
     records = read_qrels(qrels)
     (asked, query_ids), (rows, item_ids) = map(read_with_ids, (queries, items))
     return asked, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
+
+
+def read_with_ids(path: Path) -> tuple[Any, list[str]]:
+    """Return the vectors of a file and their ids as text, row numbers if there are none."""
+    rows, ids = read_vectors(path)
+    return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 
 def query_vectors(path: Path | None) -> dict[str, Any]:

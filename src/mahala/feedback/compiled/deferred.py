@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.compiled.jit import kernel, kernel_with
-from mahala.compiled.triplets.rows import StepRule, step_length
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.extend import kernel, kernel_with, step_length
+from mahala.feedback.arrays import FloatArray, IndexArray
 
+StepRule = tuple[float, float, float, float, float]  # of `SimilarityLearner.step_rule`
 Factors = tuple[FloatArray, FloatArray, int]  # left, right of the two matrices, and how many wait
 Pairs = tuple[IndexArray, IndexArray, FloatArray]  # the numbers of the better and the worse items, and weights
 

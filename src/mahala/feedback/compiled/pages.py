@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.jit import kernel
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.extend import kernel
+from mahala.feedback.arrays import FloatArray, IndexArray
 
 Keys = NDArray[np.uint64]  # of items
 Counts = NDArray[np.float32]  # clicks and expected clicks

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
-from mahala.support.arrays import FloatArray, IndexArray, IntArray
+from mahala.extend import kernel
+from mahala.feedback.arrays import FloatArray, IndexArray, IntArray
 
 
 def judged(

@@ -4,11 +4,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mahala.feedback.compiled.deferred import Factors, add_factors, add_product, score_page, take_steps
-from mahala.online.state.similarity import SimilarityRule
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
-from mahala.support.model_files import ModelFileError
-from mahala.support.states import Array, Integer, Stateful
+from mahala import ModelFileError
+from mahala.extend import Array, Integer, Stateful, check_room
+from mahala.feedback.arrays import Arrays, FloatArray, IndexArray
+from mahala.feedback.compiled.deferred import Factors, StepRule, add_factors, add_product, score_page, take_steps
 
 # Queries whose changes wait until they are added to the matrices.
 WAITING = 32
@@ -78,12 +77,12 @@ class DeferredMap(Stateful):
         return last.copy(), late.copy()
 
     def feed_query(
-        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
+        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: StepRule
     ) -> None:
         """Take a step for each two items of a query: the numbers of the better and the worse, and a weight."""
         last = self._scored[1] if self._scored is not None and self._scored[0] is x else self.products(x)[0]
         self._scored = None
-        changed = take_steps(x, items, pairs, rule.step(np.float64), self.n_steps, last, self._waiting())
+        changed = take_steps(x, items, pairs, rule, self.n_steps, last, self._waiting())
         self.n_steps += len(pairs[0])
         if changed:
             self._left[self._n_waiting] = x

@@ -6,18 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mahala.evaluation import Verdict
+from mahala.extend import choose as choose_by_bound
+from mahala.extend import is_sparse, judge
+from mahala.feedback.arrays import FloatArray, IndexArray, slices
+from mahala.feedback.compiled.deferred import StepRule
 from mahala.feedback.judgments import Judgments
 from mahala.feedback.maps.deferred_map import DeferredMap
 from mahala.feedback.trust.gains import CrossValidation
-from mahala.judge import Verdict, judge
-from mahala.judge import choose as choose_by_bound
-from mahala.online.state.similarity import SimilarityRule
-from mahala.support.arrays import FloatArray, IndexArray, row_blocks
-from mahala.support.validation import is_sparse
 
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
 # them, at the start and in the middle of the passes.
 POOL = 256
+# Scores that are in memory at a time.
+SCORES = 2**22
 # Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
 SPARSE = 5
 # The largest share of a map that probably helps, but is not shown to.
@@ -70,7 +72,7 @@ def candidates(mapped: FloatArray, items: Any, size: int = POOL) -> IndexArray:
 
 def score_blocks(mapped: Any, items: Any) -> Iterator[tuple[slice, Any]]:
     """Yield blocks of mapped queries and their scores of all items, so that few are in memory at a time."""
-    for block in row_blocks(len(mapped), items.shape[0]):
+    for block in slices(len(mapped), max(1, SCORES // max(items.shape[0], 1))):
         yield block, (items @ mapped[block].T).T if is_sparse(items) else mapped[block] @ items.T
 
 
@@ -98,7 +100,7 @@ class Passes(NamedTuple):
     rng: np.random.Generator
     tick: Callable[[], object]  # called after each query
 
-    def learn(self, search: Search, rows: IndexArray, model: DeferredMap, rule: SimilarityRule) -> DeferredMap:
+    def learn(self, search: Search, rows: IndexArray, model: DeferredMap, rule: StepRule) -> DeferredMap:
         """Take steps of a model for the judged queries `rows`, each pass in a new order; return the model.
 
         Each relevant item of a query is compared with `n_negatives` items of lower grades, drawn from the `depth`
@@ -199,7 +201,7 @@ def fit_map(
     search: Search,
     passes: Passes,
     new_model: Callable[[], DeferredMap],
-    rule: SimilarityRule,
+    rule: StepRule,
     experts: FloatArray,
     folds: int,
     k: int,

@@ -6,14 +6,11 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import clone
 
+from mahala import OASIS, OGD, BilinearMetric
+from mahala.extend import Integer, Number, Part, Stateful, check_params
+from mahala.feedback.arrays import FloatArray
+from mahala.feedback.compiled.deferred import StepRule
 from mahala.feedback.maps.deferred_map import DeferredMap
-from mahala.metric import BilinearMetric
-from mahala.online.oasis import OASIS
-from mahala.online.ogd import OGD
-from mahala.online.state.similarity import SimilarityRule
-from mahala.support.arrays import FloatArray
-from mahala.support.parameters import check_params
-from mahala.support.states import Integer, Number, Part, Stateful
 
 # Scores on a page are taken for differences from here on, and up to here.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-20, 1e20
@@ -44,9 +41,9 @@ class MapLearner(Stateful):
         self.map = self.new_map()
 
     @property
-    def rule(self) -> SimilarityRule:
+    def rule(self) -> StepRule:
         """The rule of a step, for scores of the scale seen so far."""
-        return self.learner.step_rule(self.gap, self.size)
+        return self.learner.step_rule(self.gap, self.size).step(np.float64)
 
     def new_map(self) -> DeferredMap:
         """Return a map with nothing learned."""

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.feedback.arrays import FloatArray, prefixed, without_prefix
 from mahala.feedback.memory.click_memory import NOTHING, Bonuses, personal_key, summed
 from mahala.feedback.memory.remembered import digest_of
 from mahala.feedback.trust.signals import ENGINE, SignalWeights
-from mahala.support.arrays import FloatArray
-from mahala.support.states import prefixed, without_prefix
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala import ModelFileError
+from mahala.extend import Array, Stateful, array_value, is_sparse
+from mahala.feedback.arrays import Arrays, FloatArray, IndexArray
 from mahala.feedback.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
 from mahala.feedback.memory.remembered import digest_of
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.model_files import ModelFileError, array_value
-from mahala.support.states import Array, Stateful
-from mahala.support.validation import is_sparse
 
 Keys = NDArray[np.uint64]
 

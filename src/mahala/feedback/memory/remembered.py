@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.arrays import Arrays
-from mahala.support.model_files import ModelFileError, array_value
+from mahala import ModelFileError
+from mahala.extend import array_value
+from mahala.feedback.arrays import Arrays
 
 _MOST = 2**62  # of a count in a file: one more must fit into 64 bits
 

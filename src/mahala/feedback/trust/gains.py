@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from mahala.judge import ROUNDING, Kind, Verdict
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.states import Integer, Number, Stateful
+from mahala.evaluation import Verdict
+from mahala.extend import Integer, Kind, Number, Stateful
+from mahala.feedback.arrays import FloatArray, IndexArray
 
+# A smaller difference between two values is rounding.
+ROUNDING = 1e-12
 # Fewer impressions are too few for a normal distribution.
 FEWEST_IMPRESSIONS = 20
 

@@ -3,12 +3,12 @@
 import numpy as np
 from scipy.special import expit
 
+from mahala import ModelFileError
+from mahala.extend import Array, Number, Part, Stateful, Texts
+from mahala.feedback.arrays import FloatArray
 from mahala.feedback.compiled.pages import page_losses
 from mahala.feedback.trust.signals import SIGNALS, Signals, SignalWeights
 from mahala.feedback.trust.trust import Hedge, PagePairs, mixtures, prior
-from mahala.support.arrays import FloatArray
-from mahala.support.model_files import ModelFileError
-from mahala.support.states import Array, Number, Part, Stateful, Texts
 
 # The length of the first step; later ones are in proportion to 1 / sqrt(pages).
 STEP = 0.15

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
+from mahala.feedback.arrays import Arrays, FloatArray, IndexArray
 
 # The most signals, the score of the engine included.
 SIGNALS = 32

@@ -5,13 +5,13 @@ from typing import Literal
 
 import numpy as np
 
+from mahala import ModelFileError
+from mahala.evaluation import Verdict
+from mahala.extend import Array, Number, Part, Stateful
+from mahala.feedback.arrays import FloatArray, IndexArray
 from mahala.feedback.compiled import pages
 from mahala.feedback.compiled.pages import exponential_weights, judge_page
 from mahala.feedback.trust.gains import RunningGain
-from mahala.judge import Verdict
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.model_files import ModelFileError
-from mahala.support.states import Array, Number, Part, Stateful
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)

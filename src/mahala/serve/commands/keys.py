@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mahala.cli.group import Command
-from mahala.cli.output import say
+from mahala.extend.commands import Command, say
 
 Database = Annotated[str, typer.Option(help="The file of an SQLite database, or postgresql://...")]
 DATABASE = "mahala-data/mahala.db"

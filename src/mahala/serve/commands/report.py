@@ -7,8 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from mahala.cli.output import Json, escape, show, table
+from mahala.extend.commands import Json, show, table
 from mahala.serve.commands.keys import DATABASE, Database, check_extra
 
 if TYPE_CHECKING:

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from mahala.cli.group import Command
-from mahala.cli.output import say
-from mahala.cli.stream import MALFORMED
-from mahala.cli.tables import open_input
-from mahala.feedback.commands.files import EventFormat, query_vectors, report_events
+from mahala.extend.commands import Command, open_input, say
+from mahala.feedback.commands.files import MALFORMED, EventFormat, query_vectors, report_events
 from mahala.serve.commands.keys import DATABASE, Database, check_extra, keys
 from mahala.serve.commands.report import report, set_control
-from mahala.stream.input import read_lines
+from mahala.stream import read_lines
 
 if TYPE_CHECKING:
     import socket

@@ -7,11 +7,11 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from mahala.feedback.arrays import BoolArray, FloatArray
 from mahala.serve.experiment.arms import LEARNED, PLAIN, Control
 from mahala.serve.experiment.statistics import Sample
 from mahala.serve.store.database import Database, log, searches
 from mahala.serve.store.rows import Collection
-from mahala.support.arrays import BoolArray, FloatArray
 
 # Entries of the log that are read at most, from its end.
 _MOST_ENTRIES = 200_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.judge import Kind
+from mahala.extend import Kind
 from mahala.serve.experiment.arms import LEARNED, MIXED, PLAIN, Control
 from mahala.serve.experiment.outcomes import read_outcomes
 from mahala.serve.experiment.statistics import FEWEST_UNITS, Sample, difference_interval, mean_interval

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mahala.support.arrays import FloatArray
+from mahala.feedback.arrays import FloatArray
 
 # The level of all intervals, and its quantile of the normal distribution.
 LEVEL, Z = 0.95, 1.959963984540054

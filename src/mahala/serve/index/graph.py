@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from mahala.extend import whole_file
+from mahala.feedback.arrays import FloatArray, IndexArray, slices
 from mahala.serve.index.item_index import Candidates, Index
 from mahala.serve.index.served_collection import ServedCollection
 from mahala.serve.store.database import Database, Unavailable
-from mahala.support.arrays import FloatArray, IndexArray, slices
-from mahala.support.files import whole_file
 
 log = logging.getLogger("mahala.serve")
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.feedback.arrays import FloatArray, IndexArray, slices
 from mahala.serve.index.quantised import kth_largest, quantised, score_bounds
 from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.rows import Items
-from mahala.support.arrays import FloatArray, IndexArray, slices
 
 # Results up to which the best are found in one pass over the bounds.
 _FEW = 64

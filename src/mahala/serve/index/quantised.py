@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.jit import kernel
-from mahala.support.arrays import BoolArray, FloatArray
+from mahala.extend import kernel
+from mahala.feedback.arrays import BoolArray, FloatArray
 
 Codes = NDArray[np.int8]
 Singles = NDArray[np.float32]

@@ -8,6 +8,7 @@ import numpy as np
 from safetensors.numpy import load
 
 from mahala.answers import candidates, usefulness
+from mahala.feedback.arrays import FloatArray, IndexArray
 from mahala.feedback.maps.query_maps import QueryMaps
 from mahala.feedback.trust.signals import ENGINE, Signals
 from mahala.serve.index.item_index import Found, Index
@@ -15,7 +16,6 @@ from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Conflict
 from mahala.serve.store.rows import Collection, LogEntry
-from mahala.support.arrays import FloatArray, IndexArray
 
 # Questions among which one is chosen, and items with the other verdict that a judged pair is compared with at most.
 N_CANDIDATES, MOST = 500, 10

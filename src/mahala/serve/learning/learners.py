@@ -11,21 +11,18 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
+from mahala import OASIS, OGD, ModelFileError
+from mahala.evaluation import Verdict
+from mahala.extend import check_params, learner_from_bytes
+from mahala.feedback.arrays import FloatArray, RealArray
 from mahala.feedback.compiled.ranking import ndcg
 from mahala.feedback.query_adapter import Page, QueryAdapter
 from mahala.feedback.trust.gains import RunningGain
 from mahala.feedback.trust.signals import check_signals
-from mahala.judge import Verdict
-from mahala.online.oasis import OASIS
-from mahala.online.ogd import OGD
-from mahala.saved_estimator import learner_from_bytes
 from mahala.serve.learning.taught import Answer, Taught, from_bytes, kept, taught, to_bytes
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import NAME, Collection, LogEntry
-from mahala.support.arrays import FloatArray, RealArray
-from mahala.support.model_files import ModelFileError
-from mahala.support.parameters import check_params
 
 # The learners of a collection whose settings name none.
 DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state": 0}}

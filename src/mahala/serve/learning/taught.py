@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.answers import Teacher
+from mahala.feedback.arrays import FloatArray, RealArray
 from mahala.feedback.trust.gains import RunningGain
 from mahala.serve.store.rows import LogEntry
-from mahala.support.arrays import FloatArray, RealArray
 
 # The last answers that a map is fitted to, in all and of one user, and those that a checkpoint holds: so many that it
 # does not matter when checkpoints were written.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mahala.feedback.arrays import FloatArray
 from mahala.serve.service import Encoder
-from mahala.support.arrays import FloatArray
 
 NAME, WIDTH = "demo", 128
 EXAMPLES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from mahala.data.columns.frames import json_lines, read_frame
-from mahala.data.vector_files import read_vectors
+from mahala.data import read_vectors
+from mahala.extend import json_lines, read_frame, whole_file
 from mahala.feedback.trust.signals import check_signals
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.rows import Collection, LogEntry, NewItem, check_vector
-from mahala.support.files import whole_file
 
 IMAGE_TYPES = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",

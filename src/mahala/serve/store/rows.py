@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.arrays import FloatArray
+from mahala.feedback.arrays import FloatArray
 
 # Names of collections and of learners.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

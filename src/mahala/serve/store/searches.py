@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
+from mahala.feedback.arrays import FloatArray
 from mahala.feedback.events import Page, Reaction, join
 from mahala.serve.store.appends import KeyReused, append_groups, blocks, raised
 from mahala.serve.store.database import Database, Unknown, collections, items, searches
 from mahala.serve.store.rows import LogEntry, SignalLists, from_blob, picked, to_blob
-from mahala.support.arrays import FloatArray
 
 # Seconds for which a search is kept, how many are kept of a collection at most, and how many are deleted at a time.
 KEPT, MOST, DELETED = 7 * 86400.0, 500_000, 2_000
