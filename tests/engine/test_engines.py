@@ -246,22 +246,22 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
 @without_torch
 def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
     from mahala.engine.torch.device import TorchDevice
-    from mahala.engine.torch.edges import TorchHinges
 
     X, y = load_digits(return_X_y=True)
     X, y = X[:200] * 0.05, y[:200]
     edges = target_neighbors(X, y, 3)
     engine = TorchDevice("torch-cpu")
-    kept, search, failures = engine.hinges(y, *edges, 0.5), TorchHinges._search, []
+    kept, failures = engine.hinges(y, *edges, 0.5), []
+    heads = kept._search.heads
 
-    def failing(self, *given):
+    def failing(Z):
         if len(failures) % 2 == 1:
             failures.append(1)
             raise torch.OutOfMemoryError("of the test")
         failures.append(0)
-        return search(self, *given)
+        return heads(Z)
 
-    monkeypatch.setattr(TorchHinges, "_search", failing)
+    monkeypatch.setattr(kept._search, "heads", failing)
     for scale in (1.0, 1.0001, 1.0002, 3.0, 0.3, 0.30001):
         Z = X * scale
         value = kept(engine.place(Z), 0.01)[0]

@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from mahala import Triplets
 from mahala.batch.triplets import TripletHinges, target_neighbors
 from mahala.engine import hinges as row_hinges
+from mahala.engine import near_search
 from mahala.engine.hinges import RowHinges
 from mahala.support.parameters import config_context
 from reference import lmnn as reference
@@ -65,9 +66,9 @@ def test_blocks_and_leading_coordinates_change_nothing(dtype, monkeypatch):
     loss = RowHinges(y, *target_neighbors(X, y, 3), 0.5)
     Z = X * dtype(0.05)
     whole = loss(Z, 0.01)
-    assert row_hinges.NearPairs(y)._heads(Z).shape[1] < 50
+    assert row_hinges.NearPairs(y)._search.heads(Z).shape[1] < 50
     monkeypatch.setattr(row_hinges, "BLOCK_BYTES", 400)
-    monkeypatch.setattr(row_hinges, "FEW_COORDINATES", 64)
+    monkeypatch.setattr(near_search, "FEW_COORDINATES", 64)
     again = loss(Z, 0.01)
     assert again[:2] == pytest.approx(whole[:2], rel=1e-6)
     np.testing.assert_allclose(again[2], whole[2], rtol=1e-3, atol=1e-4 * np.abs(whole[2]).max())
@@ -87,8 +88,8 @@ def test_pairs_that_are_kept_from_earlier_rows_change_nothing(threads):
             X = X @ (np.eye(64) + step / 8 * rng.normal(size=(64, 64)))
             for value, expected in zip(kept(X, 0.01), RowHinges(y, *edges, 0.5)(X, 0.01), strict=True):
                 np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
-            found.append(kept._near._found)
-    assert sum(a is b and len(a) > 0 for a, b in pairwise(found)) >= 2
+            found.append(kept._near._search.pairs)
+    assert sum(a is b and bool(a) for a, b in pairwise(found)) >= 2
 
 
 @pytest.mark.parametrize("kind", [RowHinges, TripletHinges])

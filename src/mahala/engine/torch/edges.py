@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from mahala.engine.engine import LeadingDirection
-from mahala.engine.hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
+from mahala.engine.near_search import NearSearch
 from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
@@ -43,9 +43,7 @@ class TorchHinges:
         # Each row's targets are a row of a matrix, filled up with targets at distance -inf, which have no hinge.
         self._place = self._anchors * int(n_targets.max()) + engine.place(np.arange(len(edges[0])) - ends[edges[0]])
         self._shape = len(codes), int(n_targets.max())
-        self._near: tuple[Tensor, Tensor] | None = None
-        self._at = self._last = self._radii = torch.empty(0)
-        self._axes: Tensor | None = None
+        self._search = NearSearch(torch, lambda rows: rows.square().sum(1), torch.matmul)
 
     def __call__(self, Z: Tensor, smoothing: float) -> tuple[float, float, Tensor]:
         return self._engine.within_memory(lambda: self._objective(Z, smoothing))
@@ -78,28 +76,14 @@ class TorchHinges:
         near = (1.0 - mu) * float(squared.sum(dtype=torch.float64))
         return near + mu * float(smooth), near + mu * float(plain), pull_of_edges(Z, listed)
 
-    def _near_pairs(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-        radii = radius.clamp(min=0.0).sqrt()
-        step = float((Z - self._last).square().sum(1).max().sqrt()) if self._last.shape == Z.shape else np.inf
-        self._last = Z
-        if self._near is not None and self._at.shape == Z.shape:
-            moves = (Z - self._at).square().sum(1).sqrt()
-            if bool((radii + moves + moves.max() <= self._radii).all()):
-                return self._near
-        longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
-        self._near = None  # the search may run out of memory
-        longest = radii + longer
-        pairs = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
-        if longer > 0.0:
-            self._near, self._at, self._radii = pairs, Z, longest
-        return pairs
-
-    def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-        n, m = Z.shape
-        heads = self._heads(Z)
-        norms = heads.square().sum(1) * (1.0 - 8 * (m + 4) * self._engine.rounding(Z))
+    def _near_pairs(self, Z: Tensor, needed: Tensor) -> tuple[Tensor, Tensor]:
+        radius = self._search.radius(Z, needed)
+        if radius is None:
+            return self._search.pairs  # type: ignore[no-any-return]
+        heads = self._search.heads(Z)
+        norms = heads.square().sum(1) * (1.0 - 8 * (Z.shape[1] + 4) * self._engine.rounding(Z))
         pairs = []
-        for left, right in combinations_with_replacement(slices(n, self._engine.block_side(Z)), 2):
+        for left, right in combinations_with_replacement(slices(len(Z), self._engine.block_side(Z)), 2):
             squared = torch.addmm(norms[left, None] + norms[right], heads[left], heads[right].T, alpha=-2.0)
             near = squared < torch.maximum(radius[left, None], radius[right])
             near &= self._codes[left, None] != self._codes[right]
@@ -107,29 +91,10 @@ class TorchHinges:
                 near.triu_(1)
             row, column = near.nonzero(as_tuple=True)
             pairs.append((row + left.start, column + right.start))
-        rows, columns = zip(*pairs, strict=True)
-        return torch.cat(rows), torch.cat(columns)
-
-    def _heads(self, Z: Tensor) -> Tensor:
-        m = Z.shape[1]
-        if m <= FEW_COORDINATES:
-            return Z
-        squares = Z.square().sum(1)
-        share = TAIL * float(squares.sum(dtype=torch.float64))
-        if self._axes is not None and len(self._axes) == m:
-            heads = _split(Z, squares, self._axes)
-            if float(heads[:, -1].square().sum(dtype=torch.float64)) <= 2.0 * share:
-                return heads
-        variances, axes = torch.linalg.eigh((Z.T @ Z).to(torch.float64))
-        n_tail = int(torch.searchsorted(variances.clamp(min=0.0).cumsum(0), share, right=True))
-        self._axes = axes[:, n_tail:].to(Z.dtype).contiguous()
-        return _split(Z, squares, self._axes)
-
-
-def _split(Z: Tensor, squares: Tensor, axes: Tensor) -> Tensor:
-    """Return the coordinates of rows along some axes, and the root of what is left of their squared norms."""
-    heads = Z @ axes
-    return torch.cat([heads, (squares - heads.square().sum(1)).clamp_(min=0.0).sqrt_()[:, None]], dim=1)
+        rows, columns = (torch.cat(numbers) for numbers in zip(*pairs, strict=True))
+        if self._search.keeps:
+            self._search.pairs = rows, columns
+        return rows, columns
 
 
 def added(index: Tensor, values: Tensor, n: int) -> Tensor:
