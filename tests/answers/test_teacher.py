@@ -196,3 +196,32 @@ def test_what_is_wrong_is_said():
     with pytest.raises(ValueError, match="nearer must be a or b, that is 1 or 2, got 0"):
         teacher.answer(0, 1, 2, nearer=0)
     assert len(teacher.answers_) == 0
+
+
+def test_questions_and_answers_have_names(tmp_path):
+    rows, names = items(8, 3), [f"shoe {row}" for row in range(8)]
+    by_row, by_name = mahala.Teacher(rows, random_state=0), mahala.Teacher(rows, random_state=0, names=names)
+    for _ in range(12):
+        query, a, b = question = by_row.ask()
+        assert by_name.ask() == tuple(names[row] for row in question)
+        by_row.answer(query, a, b, nearer=a)
+        by_name.answer(names[query], names[a], names[b], nearer=names[a])
+    np.testing.assert_array_equal(by_name.metric_.matrix, by_row.metric_.matrix)
+    by_name.skip(*by_name.ask())
+    by_name.save(tmp_path / "m")
+    assert mahala.load(tmp_path / "m").ask() == by_name.ask()
+    questions = np.array([[0, 1, 2], [5, 6, 7]])
+    np.testing.assert_array_equal(by_name.margins(np.array(names)[questions]), by_row.margins(questions))
+    with pytest.raises(ValueError, match=r"'shoe9' is not the name of an item \(did you mean 'shoe 7'|'shoe9' is not"):
+        by_name.answer("shoe9", "shoe 1", "shoe 2", nearer="shoe 1")
+    with pytest.raises(ValueError, match="nearer must be a or b, that is shoe 1 or shoe 2, got 'shoe 3'"):
+        by_name.answer("shoe 0", "shoe 1", "shoe 2", nearer="shoe 3")
+    with pytest.raises(ValueError, match="'shoe' is the name of 8 items"):
+        mahala.Teacher(rows, names=["shoe"] * 8)
+
+
+def test_an_index_of_text_has_the_names():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(items(4, 2))
+    assert mahala.Teacher(table).names is None
+    assert mahala.Teacher(table.set_axis(["a", "b", "c", "d"])).names == ["a", "b", "c", "d"]

@@ -65,9 +65,9 @@ def test_bad_files_are_named(tmp_path, name, text, kind, message):
         read_answers(tmp_path / name, kind, 4)
 
 
-def test_names_differ_and_columns_exist(tmp_path):
+def test_names_that_are_used_differ_and_columns_exist(tmp_path):
     (tmp_path / "a.csv").write_text("anchor,positive,negative\noak,elm,fir\n")
-    with pytest.raises(ValueError, match="ids must differ"):
+    with pytest.raises(ValueError, match="answer 1: 'oak' is the name of 2 items, such as rows 0 and 1"):
         read_answers(tmp_path / "a.csv", "triplets", 4, ["oak", "oak", "elm", "fir"])
     with pytest.raises(ValueError, match="by names the column 'who'"):
         read_answers(tmp_path / "a.csv", "triplets", 4, IDS, by="who")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from numbers import Integral
 from typing import Any
 
@@ -19,6 +20,7 @@ from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 from mahala.support.limits import one_blas_thread
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
+from mahala.support.names import RowNames, index_of
 from mahala.support.parameters import Seed, check_seed
 from mahala.support.validation import check_indices, check_rows, is_sparse
 
@@ -54,6 +56,9 @@ class Teacher(SavedEstimator):
     ----------
     X : dense rows of at least three items, of which not all are equal
     random_state : int, RandomState, Generator or None
+    names : list of str or None, default=None
+        The names of the items, which differ. Questions and answers then have names instead of row numbers. None is the
+        index of a data frame of pandas if it holds text, else no names.
 
     Attributes
     ----------
@@ -78,9 +83,11 @@ class Teacher(SavedEstimator):
     True
     """
 
-    def __init__(self, X: Any, random_state: Seed = None) -> None:
+    def __init__(self, X: Any, random_state: Seed = None, names: Iterable[Hashable] | None = None) -> None:
         self.X = _checked_items(X)
         self.random_state = random_state
+        self._by_name = _checked_names(X, names)
+        self.names = None if self._by_name is None else self._by_name.names
         self.n_features_in_ = self.X.shape[1]
         self._begin(int(check_seed(random_state).randint(2**31)), _span(self.X))
 
@@ -110,8 +117,8 @@ class Teacher(SavedEstimator):
         self._verdict: Verdict | None = None
 
     @one_at_a_time
-    def ask(self) -> tuple[int, int, int]:
-        """Return a question as row numbers (query, a, b): is the query more like a or like b?
+    def ask(self) -> tuple[Any, Any, Any]:
+        """Return a question as row numbers, or as names, (query, a, b): is the query more like a or like b?
 
         It is the same one until it is answered or skipped. ValueError is raised if all questions were.
         """
@@ -120,12 +127,13 @@ class Teacher(SavedEstimator):
             while self._queue:
                 query, a, b = self._queue[-1]
                 if _key(query, a, b) not in self._closed:
-                    return query, a, b
+                    names = self.names
+                    return (query, a, b) if names is None else (names[query], names[a], names[b])
                 self._queue.pop()
             if len(self._closed) >= n * (n - 1) * (n - 2) // 2:
                 raise ValueError(f"no question is left: all that X has with its {n} rows were answered or skipped")
             asked = candidates(n, POOL, self._rng)
-            order = np.argsort(usefulness(*self.margins(asked), self._typical), kind="stable")
+            order = np.argsort(usefulness(*self._both_margins(asked), self._typical), kind="stable")
             self._queue = asked[order].tolist()
 
     @one_at_a_time
@@ -134,34 +142,41 @@ class Teacher(SavedEstimator):
 
         Parameters
         ----------
-        questions : rows (query, a, b) of row numbers
+        questions : rows (query, a, b) of row numbers or names
 
         Returns
         -------
         two arrays of differences of squared distances: positive if a is nearer
         """
-        asked = np.asarray(questions)
+        asked = np.asarray(questions if self.names is None else [self._rows_of(*items) for items in questions])
         if asked.ndim != 2 or asked.shape[1] != 3:
             raise ValueError(f"questions must be rows of three row numbers, got an array of shape {asked.shape}")
         check_indices(asked.ravel(), len(self.X), "questions")
+        return self._both_margins(asked)
+
+    def _both_margins(self, asked: IndexArray) -> tuple[FloatArray, FloatArray]:
         rows, numbers = np.unique(asked, return_inverse=True)
         with one_blas_thread():
             learned = self._rows[rows] @ self._model
         return _margins(self._rows, asked), _margins(learned, numbers.reshape(asked.shape))
 
     @one_at_a_time
-    def answer(self, query: int, a: int, b: int, nearer: int) -> None:
-        """Learn that row `query` is more like row `nearer`, a or b, than like the other one.
+    def answer(self, query: Hashable, a: Hashable, b: Hashable, nearer: Hashable) -> None:
+        """Learn that item `query` is more like item `nearer`, a or b, than like the other one.
 
-        Any three rows may be answered about, also again; every answer counts.
+        Any three items may be answered about, also again; every answer counts.
+
+        Parameters
+        ----------
+        query, a, b, nearer : row numbers, or names if the items have names
         """
-        query, a, b = self._question(query, a, b)
+        anchor, first, second = self._question(*self._rows_of(query, a, b))
         if nearer not in (a, b):
             raise ValueError(f"nearer must be a or b, that is {a} or {b}, got {nearer!r}")
-        answer = (query, a, b) if nearer == a else (query, b, a)
+        answer = (anchor, first, second) if nearer == a else (anchor, second, first)
         self._answers = np.append(self._answers, [answer], axis=0)
         self._slopes = np.append(self._slopes, 0.0)
-        self._closed.add(_key(query, a, b))
+        self._closed.add(_key(anchor, first, second))
         self._forget()
         n, size = len(self._answers), self._model.size
         self._ascend(n - 1, 1)
@@ -176,9 +191,9 @@ class Teacher(SavedEstimator):
         ascend(*state, SOFTNESS * self._typical, self._penalty, first, n_steps)
 
     @one_at_a_time
-    def skip(self, query: int, a: int, b: int) -> None:
+    def skip(self, query: Hashable, a: Hashable, b: Hashable) -> None:
         """Leave out a question: it is not asked again."""
-        self._closed.add(_key(*self._question(query, a, b)))
+        self._closed.add(_key(*self._question(*self._rows_of(query, a, b))))
 
     @property
     @one_at_a_time
@@ -216,10 +231,14 @@ class Teacher(SavedEstimator):
         """The answers in their order: each query is nearer to the positive than to the negative."""
         return Triplets(self.X, *self._answers.T)
 
-    def _question(self, *rows: int) -> tuple[int, int, int]:
+    def _rows_of(self, *items: Hashable) -> list[Any]:
+        """Return the row numbers of items by their names, if they have names."""
+        return list(items) if self._by_name is None else [self._by_name.row(str(name)) for name in items]
+
+    def _question(self, *rows: Any) -> tuple[int, int, int]:
         """Return three checked row numbers."""
         for name, row in zip(("query", "a", "b"), rows, strict=True):
-            if not isinstance(row, Integral) or isinstance(row, bool) or not 0 <= row < len(self.X):
+            if not isinstance(row, Integral) or isinstance(row, bool) or not 0 <= int(row) < len(self.X):
                 raise ValueError(f"{name} must be a row number from 0 to {len(self.X) - 1}, got {row!r}")
         query, a, b = map(int, rows)
         if len({query, a, b}) < 3:
@@ -262,6 +281,16 @@ def _checked_items(X: Any) -> RealArray:
     if np.ptp(X, axis=0).max() == 0.0:
         raise ValueError("X must have rows that differ, but all are equal")
     return np.asarray(X, dtype=np.float32 if X.dtype in (np.float16, np.float32) else np.float64)
+
+
+def _checked_names(X: Any, names: Iterable[Hashable] | None) -> RowNames | None:
+    """Return the names of items as text, or None if they have no names."""
+    index = index_of(X)
+    if names is None and (index is None or not all(isinstance(name, str) for name in index)):
+        return None
+    checked = RowNames.of(X, map(str, index or () if names is None else names))
+    checked.check_distinct()
+    return checked
 
 
 def _span(X: RealArray) -> FloatArray | None:

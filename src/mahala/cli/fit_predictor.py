@@ -101,8 +101,8 @@ def _fitted(options: FitOptions) -> Facts:
 
 def _read(options: FitOptions) -> tuple[RawTable, Array, str | None]:
     """Return the columns of the file, the labels and their name; raise ValueError if there is nothing to predict."""
-    from mahala.data.array_files import listed
     from mahala.data.datasets import label_of, read_raw_data
+    from mahala.support.names import listed
 
     (data,) = options.data
     label = options.label or label_of(data)

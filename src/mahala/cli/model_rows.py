@@ -81,10 +81,10 @@ class NewRows:
         cls, data: str, model: Predictor, decimal: Decimal | None, first_index: int, ids: str | None = None
     ) -> NewRows:
         """Read rows; the model reads numbers in text with the decimal mark, if there is one."""
-        from mahala.data.array_files import listed
         from mahala.data.columns.values import is_frame
         from mahala.data.datasets import read_raw_data
         from mahala.data.tables import unknown_column
+        from mahala.support.names import listed
 
         encoder = model._model.encoder
         n_features = None if encoder.table is not None else model.n_features_in_

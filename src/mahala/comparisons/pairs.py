@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mahala.engine.neighbors import class_neighbors
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
 from mahala.support.display import as_table, paragraph
+from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value
 from mahala.support.validation import check_indices, check_rows, check_signs, class_codes, is_sparse
 
@@ -209,6 +210,26 @@ class Pairs(Comparisons):
         """Build pairs from an array of shape (n, 2, n_features), which is not copied if it is contiguous."""
         X, (left, right) = cls._split(array)
         return cls._build(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0)
+
+    @classmethod
+    def from_names(cls, X: Any, answers: Any, names: Iterable[Hashable] | None = None) -> Self:
+        """Build pairs from answers that name rows.
+
+        Parameters
+        ----------
+        X : data frame of pandas whose index has the names of its rows, or other rows with `names`
+        answers : tuples (left, right, similar) or (left, right) of names, or a data frame with these columns
+        names : the name of each row of X, default=None
+
+        Examples
+        --------
+        >>> pairs = Pairs.from_names([[0.0], [5.0]], [("oak", "fir", False)], names=["oak", "fir"])
+        >>> pairs.left, pairs.right, pairs.similar
+        (array([0]), array([1]), array([False]))
+        """
+        rows = RowNames.of(X, names)
+        left, right, *similar = answer_columns(answers, "pairs")
+        return cls(X, rows.rows(left), rows.rows(right), *similar)
 
     @classmethod
     def from_labels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from mahala.comparisons.pairs import Comparisons, column_names, near_rows, sort_by_class
 from mahala.support.arrays import IndexArray, check_room
+from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes
 
@@ -47,6 +49,27 @@ class Triplets(Comparisons):
     def n_item_features(self) -> int:
         """The number of columns of the items."""
         return self.n_features if self.items is None else int(self.items.shape[1])
+
+    @classmethod
+    def from_names(cls, X: Any, answers: Any, names: Iterable[Hashable] | None = None) -> Self:
+        """Build triplets from answers that name rows.
+
+        Parameters
+        ----------
+        X : data frame of pandas whose index has the names of its rows, or other rows with `names`
+        answers : tuples (anchor, positive, negative) of names, or a data frame with these columns
+        names : the name of each row of X, default=None
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"weight": [0.0, 1.0, 5.0]}, index=["oak", "elm", "fir"])
+        >>> triplets = Triplets.from_names(table, [("oak", "elm", "fir")])
+        >>> triplets.anchor, triplets.positive, triplets.negative
+        (array([0]), array([1]), array([2]))
+        """
+        rows = RowNames.of(X, names)
+        return cls(X, *map(rows.rows, answer_columns(answers, "triplets")))
 
     @classmethod
     def from_labels(cls, X: Any, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mahala.data.array_files import listed
 from mahala.data.columns.frames import CSV, json_lines, read_frame
 from mahala.data.tables import unknown_column
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable
+from mahala.support.names import AnswerKind, RowNames, listed, named_columns
 
 if TYPE_CHECKING:
     from mahala.support.arrays import Array
 
-
-Kind = Literal["triplets", "pairs", "ratings"]
-# The names that each column of a file may have; other files have these columns first, in this order.
-_NAMES: dict[Kind, tuple[tuple[str, ...], ...]] = {
-    "triplets": (
-        ("anchor", "query", "a", "head"),
-        ("positive", "nearer", "near", "b", "winner"),
-        ("negative", "farther", "far", "c", "loser"),
-    ),
-    "pairs": (("left", "a", "first"), ("right", "b", "second"), ("similar", "same", "label", "y")),
-    "ratings": (("left", "a", "first"), ("right", "b", "second"), ("rating", "score", "similarity", "label", "y")),
-}
 _YES = ("1", "+1", "1.0", "true", "yes", "similar", "same")
 _NO = ("0", "-1", "0.0", "-1.0", "false", "no", "dissimilar", "different")
 
@@ -48,7 +36,7 @@ class AnswerFile(NamedTuple):
 
 def read_answers(
     path: str | os.PathLike[str],
-    kind: Kind,
+    kind: AnswerKind,
     n_items: int,
     ids: Sequence[object] | None = None,
     *,
@@ -71,13 +59,11 @@ def read_answers(
     if by is not None and by not in columns:
         raise ValueError(f"by names the column {by!r}, {unknown_column(by, path, columns)}")
     people = None if by is None else np.array([str(value) for value in columns[by]])
-    first, second, third = _chosen(path, kind, {name: values for name, values in columns.items() if name != by})
-    numbers = {str(name): row for row, name in enumerate(ids if ids is not None else ())}
-    if ids is not None and len(numbers) < len(ids):
-        raise ValueError("ids must differ, but some items have the same name")
-    rows = [_row_numbers(path, values, numbers, n_items) for values in (first, second)]
+    first, second, third = named_columns(path, kind, {name: values for name, values in columns.items() if name != by})
+    names = RowNames(map(str, ids if ids is not None else ()))
+    rows = [_row_numbers(path, values, names, n_items) for values in (first, second)]
     if kind == "triplets":
-        return AnswerFile([*rows, _row_numbers(path, third, numbers, n_items)], None, people)
+        return AnswerFile([*rows, _row_numbers(path, third, names, n_items)], None, people)
     return AnswerFile(rows, (_similar if kind == "pairs" else _ratings)(path, third), people)
 
 
@@ -108,33 +94,25 @@ def _json_columns(path: str) -> dict[str, list[object]]:
     return columns
 
 
-def _chosen(path: str, kind: Kind, columns: Mapping[str, list[object]]) -> list[list[object]]:
-    """Return the three columns by their names, or else the first three."""
-    by_name = {name.strip().lower(): values for name, values in columns.items()}
-    named = [next((by_name[name] for name in names if name in by_name), None) for names in _NAMES[kind]]
-    if all(values is not None for values in named):
-        return [values for values in named if values is not None]
-    first = list(columns.values())[:3]
-    # Columns such as query, a, b, nearer must not be read as if their order was the answer.
-    if len(first) < 3 or any(name is not None and name is not given for name, given in zip(named, first, strict=True)):
-        names = ", ".join(names[0] for names in _NAMES[kind])
-        raise ValueError(f"{path} must have the columns {names}; it has {listed(columns)}")
-    return first
-
-
-def _row_numbers(path: str, values: list[object], numbers: Mapping[str, int], n: int) -> IndexArray:
+def _row_numbers(path: str, values: list[object], names: RowNames, n: int) -> IndexArray:
     rows = []
-    by_number = not any(name.isdecimal() for name in numbers)  # else "7" could be a row or a name that is missing
-    for at, value in enumerate(values):
+    # If a name is a number, "7" could be a row or a name that is missing.
+    by_number = not any(str(name).isdecimal() for name in names.names)
+    for at, value in enumerate(values, start=1):
         text = "" if value is None else str(value).strip()
-        row = numbers.get(text, numbers.get(text.removesuffix(".0")))
-        if row is None and by_number and text.removesuffix(".0").isdecimal():
-            row = int(text.removesuffix(".0"))
-        if row is None or row >= n:
-            kinds = (["the name of an item"] if numbers else []) + ([f"a row number below {n}"] if by_number else [])
-            what = " or ".join(kinds)
-            raise ValueError(f"{path}: answer {at + 1} must have {what}, got {text[:60]!r}")
-        rows.append(row)
+        name = text if text in names else text.removesuffix(".0")
+        if name in names:
+            try:
+                rows.append(names.row(name))
+            except ValueError as error:  # several items have it
+                raise ValueError(f"{path}: answer {at}: {error}") from None
+        elif by_number and name.isdecimal() and int(name) < n:
+            rows.append(int(name))
+        else:
+            kinds = ["the name of an item"] if names.names else []
+            kinds += [f"a row number below {n}"] if by_number else []
+            expected = f"must have {' or '.join(kinds)}, got {text[:60]!r}{names.nearest(text)}"
+            raise ValueError(f"{path}: answer {at} {expected}")
     return np.array(rows, dtype=np.intp)
 
 

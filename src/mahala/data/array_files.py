@@ -8,7 +8,7 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.support.arrays import check_room
+from mahala.support.names import listed
 from mahala.support.parameters import ParameterError
 from mahala.support.validation import check_scale, check_sparse, csr_from_arrays, is_sparse
 
@@ -77,13 +78,6 @@ def places(word: str, numbers: Array) -> str:
     """Describe positions in messages: "rows 1, 5, 7 and 2 more"."""
     rest = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
     return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:3]))}{rest}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """List the first twenty names in messages."""
-    names = list(names)
-    rest = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(names[:20]) + rest
 
 
 def _check_width(what: str, n_features: int) -> None:

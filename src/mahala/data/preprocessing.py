@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.data.array_files import listed
 from mahala.data.columns.cells import Decimal, TableDecimal
 from mahala.data.columns.plans import ColumnPlan, checked_plan, choose_plans, encoded
 from mahala.data.columns.values import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.names import listed
 from mahala.support.parameters import Count, ReadableSignature, Where, check_params, is_count
 from mahala.support.validation import check_scale
 

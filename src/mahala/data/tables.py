@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from mahala.data.array_files import listed, read_arrays
+from mahala.data.array_files import read_arrays
 from mahala.data.columns.cells import Decimal
 from mahala.data.columns.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.columns.values import is_frame
@@ -19,6 +19,7 @@ from mahala.data.labels import label_column, label_values, spaces_left_out
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
 from mahala.support.files import check_readable
+from mahala.support.names import listed
 from mahala.support.parameters import ParameterError
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
+from mahala.data.array_files import finite_rows, load_numpy, places, read_arrays
 from mahala.data.columns.frames import read_frame
 from mahala.data.tables import unknown_column
 from mahala.support.files import check_readable
+from mahala.support.names import listed
 
 if TYPE_CHECKING:
     from mahala.support.arrays import Array, Rows
