@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.references import _measured, _nearest
 from mahala.neighbors.learning import MapFit
 
 FAST = ("--set", "trees=False", "--no-judge")
@@ -192,17 +191,12 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path, table, monkeypatch):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_model_that_would_take_too_long_is_not_measured(labelled, monkeypatch):
-    from mahala.cli.references import Fold
-    from mahala.evaluation.cross_validation.plan import target_of
-
-    X, y = labelled
-    parts = [Fold(np.arange(fold, 90, 2), np.arange(1 - fold, 90, 2)) for fold in range(2)]
-    assert _measured(_nearest, X, target_of(y, 90, None), parts)["error"] < 0.3
+def test_a_model_that_would_take_too_long_is_not_measured(tmp_path, labelled, monkeypatch):
     monkeypatch.setattr("mahala.cli.references._MOST_SECONDS", 0.0)
-    line = _measured(_nearest, X, target_of(y, 90, None), parts)
-    assert line["error"] is None
-    assert line["seconds"] > 0.0
+    np.savez(tmp_path / "t.npz", X=labelled[0], y=labelled[1])
+    for line in told(tmp_path / "t.npz", "--output", tmp_path / "m", "--set", "trees=False")["errors"][1:]:
+        assert line["error"] is None
+        assert line["seconds"] > 0.0
 
 
 def test_plain_models_are_measured_as_scikit_learn_does(tmp_path, labelled):
