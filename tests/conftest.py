@@ -159,8 +159,10 @@ def as_published():
 
 @pytest.fixture
 def few_rounds(monkeypatch):
-    """Gradient boosting, which is only context beside a comparison, ends after three rounds."""
+    """Gradient boosting ends after three rounds: in a comparison and as an expert of models that predict."""
     monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
+    monkeypatch.setattr("mahala.neighbors.trees.N_TREES", 3)
+    monkeypatch.setattr("mahala.neighbors.trees.LEAST_ITERATIONS", 3)
 
 
 @pytest.fixture(scope="module")

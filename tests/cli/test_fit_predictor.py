@@ -15,6 +15,7 @@ import mahala
 from mahala.cli.main import app
 from mahala.neighbors.learning import MapFit
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
 FAST = ("--set", "trees=False", "--no-judge")
 
 

@@ -22,6 +22,7 @@ import mahala
 from mahala import LDA, RCA, Metric
 from mahala.cli.main import app
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
 QUICK = ["--folds", "3", "--repeats", "1", "--learners", "LDA,RCA", "--no-report", "--no-baselines"]
 
 
