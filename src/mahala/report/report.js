@@ -31,10 +31,22 @@
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const tick = (share) => `${+(100 * share).toPrecision(3)} %`;
   const count = (number) => number.toLocaleString("en");
-  // Long names often differ at their end.
-  const short = (name, most = 18) => (name.length > most ? `${name.slice(0, most - 8)}…${name.slice(-7)}` : name);
-  // Room at the left for names.
-  const room = (names) => 14 + 6.4 * Math.max(...names.map((name) => short(name).length));
+  /** A name in lines, broken behind spaces, hyphens and underscores; of a very long one the end is left out. */
+  function lines(name, width = 20, most = 3) {
+    const result = [""];
+    const fits = new RegExp(`.{1,${width}}`, "gsu");
+    for (const part of name.split(/(?<=[\s_-])/).flatMap((word) => word.match(fits))) {
+      if ((result.at(-1) + part).trimEnd().length <= width) result.push(result.pop() + part);
+      else result.push(part);
+    }
+    const texts = result.map((line) => line.trim()).filter(Boolean);
+    const end = texts.slice(most - 1).join(" ");
+    return texts.length > most ? [...texts.slice(0, most - 1), `${end.slice(0, width - 1).trim()}…`] : texts;
+  }
+  // Lines of the longest name, its width, and the room that it needs at the left.
+  const depth = (names, most = 3) => Math.max(...names.map((name) => lines(name, 20, most).length));
+  const breadth = (names) => 6.4 * Math.max(...names.flatMap((name) => lines(name).map((line) => line.length)));
+  const room = (names) => 14 + breadth(names);
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -60,7 +72,7 @@
   function legend(items, changed) {
     const box = element("div", { class: "legend" });
     const buttons = items.map((item) => {
-      const button = element("button", { type: "button", title: item.name }, swatch(item), short(item.name, 28));
+      const button = element("button", { type: "button", title: item.name }, swatch(item), lines(item.name, 60, 1)[0]);
       button.addEventListener("click", () => set([item], !item.on));
       return button;
     });
@@ -372,8 +384,10 @@
 
   charts.classes = ({ names, counts, total, entries }) => {
     const most = Math.max(...counts),
-      height = 22 * names.length + 60;
-    const y = { type: "band", label: null, domain: d3.range(names.length), tickFormat: (at) => short(names[at]) };
+      deepest = names.length > 12 ? 2 : 3,
+      height = Math.max(22, 12 * depth(names, deepest) + 4) * names.length + 60;
+    const tickFormat = (at) => lines(names[at], 20, deepest).join("\n");
+    const y = { type: "band", label: null, domain: d3.range(names.length), tickFormat };
     const sizes = card("classes", "rows of each class", (width) =>
       plot(width, {
         height,
@@ -461,10 +475,22 @@
             return { i, j: at % n, value, share: value / (totals[i] || 1) };
           })
           .filter(({ value }) => value);
-        const left = room(names);
-        const turned = (width - left - 12) / n < left - 8; // names that are wider than a cell
-        const [top, right] = turned ? [0.75 * left + 12, 0.6 * left] : [26, 12];
-        const size = Math.min((width - left - right) / n, 64);
+        // Names above the columns are level if they are no wider than a cell, else turned, and numbers in small cells.
+        const wide = breadth(names);
+        const cell = (margins) => Math.min((width - margins) / n, 64);
+        const level = wide + 6 <= cell(room(names) + 12);
+        const turned = !level && cell(room(names) + 12 + 0.64 * wide) >= 18;
+        const numbered = !level && !turned;
+        const reach = turned ? wide : 0;
+        const left = numbered ? Math.min(room(names), 104) + 26 : room(names);
+        const [top, right] = [level ? 12 + 14 * depth(names) : 26 + 0.77 * reach, 12 + 0.64 * reach];
+        const size = cell(left + right);
+        // As many lines as there is room for; of very small cells not all have names.
+        const every = (room) => Math.ceil(room / size);
+        const most = (room) => Math.max(1, Math.floor(room / 14));
+        const above = (at) => (numbered ? at + 1 : lines(names[at], 20, most(turned ? 0.77 * size : 42)).join("\n"));
+        const beside = (at) =>
+          numbered ? `${lines(names[at], 14, 1)[0]} · ${at + 1}` : lines(names[at], 20, most(size)).join("\n");
         return plot(left + n * size + right, {
           height: top + n * size + 8,
           marginLeft: left,
@@ -476,11 +502,17 @@
             axis: "top",
             label: null,
             domain: d3.range(n),
-            tickFormat: (at) => short(names[at]),
+            tickFormat: (at) => (at % every(numbered ? 18 : 14) ? "" : above(at)),
             tickRotate: turned ? -50 : 0,
             tickSize: 0,
           },
-          y: { type: "band", label: null, domain: d3.range(n), tickFormat: (at) => short(names[at]), tickSize: 0 },
+          y: {
+            type: "band",
+            label: null,
+            domain: d3.range(n),
+            tickFormat: (at) => (at % every(14) ? "" : beside(at)),
+            tickSize: 0,
+          },
           color: { type: "identity" },
           opacity: { type: "linear", domain: [0, 1], range: [0.12, 1] },
           marks: [
