@@ -15,7 +15,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.compiled.triplets.rows import CSR, rows_as_csr
+from mahala.compiled.triplets.rows import CSR
+from mahala.online.state.dense import csr_rows
 from mahala.support.arrays import BoolArray, FloatArray, row_blocks
 from mahala.support.lazily import BaseEstimator, ClassifierMixin
 from mahala.support.locking import all_or_nothing, one_at_a_time
@@ -99,7 +100,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
                 self._restart()
         elif len(row) != self.n_features_in_:
             raise ValueError(f"x must have the {self.n_features_in_} features seen before, got {len(row)}")
-        rows = rows_as_csr(np.ascontiguousarray(row).reshape(1, -1))
+        rows = csr_rows(row.reshape(1, -1))
         return bool(self._learn(rows, np.array([relevant]))[0])
 
     @one_at_a_time
@@ -251,4 +252,4 @@ def _blocks(X: Any) -> Iterator[tuple[CSR, slice]]:
             rows.eliminate_zeros()
             yield (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data), block
         else:
-            yield rows_as_csr(np.ascontiguousarray(X[block], dtype=np.float64)), block
+            yield csr_rows(X[block]), block

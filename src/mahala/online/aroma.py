@@ -5,10 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from mahala.compiled.jit import Steps
 from mahala.compiled.triplets import aroma as kernels
 from mahala.compiled.triplets.rows import CSR
 from mahala.online.similarity_learner import SimilarityLearner, length_of
-from mahala.online.state.base import Steps
 from mahala.online.state.dense import csr_rows
 from mahala.online.state.margin import SymmetricMatrix, Whole, single
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
+from mahala.compiled.jit import Steps
 from mahala.compiled.pairs.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
-from mahala.online.state.base import Steps
 from mahala.online.state.definite import DefiniteState
 from mahala.online.state.margin import PairChunk, single
 from mahala.support.model_files import ModelFileError

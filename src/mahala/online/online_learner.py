@@ -2,18 +2,19 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from mahala.comparisons import Comparisons
+from mahala.compiled.jit import Steps
 from mahala.engine.inputs import computed, labelled_parts
 from mahala.learner import LabelledRows, Learner, checked_options
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
-from mahala.online.state.base import State
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.display import SHOWN, tell_stream
 from mahala.support.limits import one_blas_thread, out_of_time
@@ -25,6 +26,34 @@ from mahala.support.states import Fields, Integer, Number, Part, restore, to_par
 from mahala.support.validation import is_chunked
 
 _COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
+
+
+class State(Protocol):
+    """A matrix that moves step by step, which is what the online learners ask of the states in `state/`.
+
+    Comparisons pass through `prepare` and `chunks` once, then each chunk through `feed`. A chunk has an attribute `y`
+    with the label of each of its steps. A rule holds the parameters of a step that may change between two steps.
+    """
+
+    n_steps: int  # which a learner writes to model files, and sets before `set_state`
+
+    def prepare(self, comparisons: Any, n_steps: int, complete: bool) -> Any:
+        """Return the comparisons in the coordinates of the state; `complete` if they are all that `fit` takes."""
+
+    def chunks(self, comparisons: Any, n_steps: int, rule: Any, stop_every: int | None) -> Iterator[Any]:
+        """Yield the input of n_steps steps, through the comparisons in cycles, in chunks of bounded size.
+
+        With `stop_every`, chunks end where the number of steps is a multiple of it.
+        """
+
+    def feed(self, chunk: Any, rule: Any, steps: Steps) -> None:
+        """Take the steps of a chunk and write what they did to `steps`."""
+
+    def finish(self) -> None:
+        """Leave the coordinates that `prepare` chose for all comparisons of a fit."""
+
+    def metric(self, **about: Any) -> Metric:
+        """Return the state as a metric, with the feature names and the origin given in `about`."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.linalg import lapack
 
+from mahala.compiled.jit import Steps
 from mahala.compiled.pairs.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
-from mahala.online.state.base import Steps
 from mahala.online.state.definite import DefiniteState
 from mahala.online.state.margin import PairChunk, SymmetricMatrix, Whole, single, symmetric
 from mahala.support.arrays import FloatArray

@@ -181,7 +181,10 @@ def restore(state: Any, header: Header, arrays: Arrays) -> None:
 
 
 class Stateful:
-    """What is written to model files as its `FIELDS` say."""
+    """What is written to model files as its `FIELDS` say.
+
+    Whatever a file holds, compiled code sees valid arrays only.
+    """
 
     FIELDS: ClassVar[Fields] = ()
 
@@ -196,6 +199,13 @@ class Stateful:
 
     def _check(self) -> None:
         """Raise ModelFileError for fields that do not fit together."""
+
+    def make_writable(self, *names: str) -> None:
+        """Copy arrays, or None, that are read-only because the state was loaded as a memory map."""
+        for name in names:
+            array = getattr(self, name)
+            if array is not None and not array.flags.writeable:
+                setattr(self, name, array.copy())
 
 
 def prefixed(prefix: str, arrays: Arrays) -> Arrays:

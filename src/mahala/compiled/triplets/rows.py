@@ -1,6 +1,5 @@
 """Functions that the streams over triplets share: sparse rows, the step rule, deferred soft thresholding."""
 
-import functools
 import math
 from typing import Any
 
@@ -20,26 +19,6 @@ StepRule = tuple[float, float, float, float, float]  # scale, slack, upper, the 
 LARGEST_CHANGE = 1e25
 # The bits of a float64 that a float32 keeps.
 KEPT = np.uint64(2**64 - 2**29)
-
-
-def rows_as_csr(X: FloatArray) -> CSR:
-    """Return the non-zero entries of a C-contiguous float64 array, row by row."""
-    n, d = X.shape
-    if X.all():
-        return *(_places_in_triplet(d) if n == 3 else _places(n, d)), X.ravel()
-    at = X.nonzero()
-    return np.searchsorted(at[0], np.arange(n + 1)), at[1].astype(np.int32), X[at]
-
-
-def _places(n: int, d: int) -> tuple[IntArray, NDArray[np.int32]]:
-    """Return indptr and columns of n rows without zeros."""
-    return np.arange(n + 1) * d, np.tile(np.arange(d, dtype=np.int32), n)
-
-
-@functools.lru_cache(maxsize=4)
-def _places_in_triplet(d: int) -> tuple[IntArray, NDArray[np.int32]]:
-    """Return them for the three rows of a triplet; to make them takes longer than to learn from it."""
-    return _places(3, d)
 
 
 @helper

@@ -1,20 +1,21 @@
 """A bilinear form held as a full matrix: steps one by one, and steps through the rows' inner products."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from mahala.comparisons import Triplets
+from mahala.compiled.jit import Steps
 from mahala.compiled.triplets import gram
 from mahala.compiled.triplets import lazy_dense as kernels
-from mahala.compiled.triplets.rows import CSR, rows_as_csr
+from mahala.compiled.triplets.rows import CSR
 from mahala.metric.matrices import row_dots
-from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import BoolArray, FloatArray, IntArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -105,11 +106,27 @@ class DenseState(SimilarityState):
 
 
 def csr_rows(X: Any) -> CSR:
-    """Return rows as compiled code takes them."""
-    if not hasattr(X, "indptr"):
-        return rows_as_csr(np.ascontiguousarray(X, dtype=np.float64))
-    rows = tidy(X)
-    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
+    """Return the entries of rows that are not zero, row by row, as compiled code takes them."""
+    if hasattr(X, "indptr"):
+        rows = tidy(X)
+        return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
+    X = np.ascontiguousarray(X, dtype=np.float64)
+    n, d = X.shape
+    if X.all():
+        return *(_places_in_triplet(d) if n == 3 else _places(n, d)), X.ravel()
+    at = X.nonzero()
+    return np.searchsorted(at[0], np.arange(n + 1)), at[1].astype(np.int32), X[at]
+
+
+def _places(n: int, d: int) -> tuple[IntArray, NDArray[np.int32]]:
+    """Return indptr and columns of n rows without zeros."""
+    return np.arange(n + 1) * d, np.tile(np.arange(d, dtype=np.int32), n)
+
+
+@functools.lru_cache(maxsize=4)
+def _places_in_triplet(d: int) -> tuple[IntArray, NDArray[np.int32]]:
+    """Return them for the three rows of a triplet; to make them takes longer than to learn from it."""
+    return _places(3, d)
 
 
 def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], sparse: bool) -> tuple[Any, Any, Steps]:
@@ -170,8 +187,9 @@ def gram_is_cheaper(triplets: Triplets, max_memory: float | None) -> bool:
     n = min(X.shape[0], 3 * T)
     if n > MOST_GRAM_ROWS or (max_memory is not None and GRAM_ROOM * n * n > max_memory):
         return False
-    nnz = X.nnz / X.shape[0] if is_sparse(X) else float(X.shape[1])
     d = float(X.shape[1])
-    entry = 1.5 if 8.0 * d * d <= NEAR else 6.0
-    direct = entry * T * nnz * min(2.0 * nnz, d)
-    return bool(20.0 * T * n + n * nnz * (n + d) < direct)
+    nnz, product = (X.nnz / X.shape[0], 1.0) if is_sparse(X) else (d, 0.06)
+    touched = nnz * min(2.0 * nnz, d)
+    in_order = touched >= WHOLE * d * d
+    entry = 0.15 if in_order else 1.5 if 8.0 * d * d <= NEAR else 6.0
+    return bool(3.0 * T * n + product * n * nnz * (n + d) < entry * T * touched)

@@ -1,5 +1,6 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -8,17 +9,17 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
+from mahala.compiled.jit import Steps
 from mahala.compiled.pairs import psd as kernels
 from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_sparse
 from mahala.compiled.pairs.symmetric import largest_diagonal, mirror
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import row_dots
-from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
 from mahala.support.limits import one_blas_thread
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.states import Array, Fields, Number, prefixed, without_prefix
+from mahala.support.states import Array, Fields, Number, Stateful, prefixed, without_prefix
 
 # Smaller matrices take less than 64 MiB, which needs no check.
 LARGE_DIMENSION = 2048
@@ -86,19 +87,27 @@ class PairChunk(NamedTuple):
     y: Any
 
 
-class PairState(State):
+class PairState(Stateful, ABC):
     """A matrix M and a threshold b that learn from the differences of pairs."""
 
     FIELDS: ClassVar[Fields] = (Array("M"),)
     M = Whole("_M")
     _M: SymmetricMatrix
     b: float
+    n_steps: int
     kernel_map: KernelMap | None = None
 
     @property
     def threshold(self) -> float:
         """The squared distance up to which `metric` counts a pair as similar."""
         return self.b
+
+    def finish(self) -> None:
+        """Do nothing: the steps ran in the coordinates of the rows."""
+
+    @abstractmethod
+    def feed(self, chunk: PairChunk, rule: Any, steps: Steps) -> None:
+        """Take the steps of a chunk and write what they did to `steps`."""
 
     def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
         """Take a step for one difference of full length; return its p, τ and predicted label."""

@@ -1,6 +1,6 @@
 """What the storages of a bilinear form M share: the rule of a step, chunks of triplets, late thresholds, state."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -9,14 +9,14 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.comparisons import Triplets
+from mahala.compiled.jit import Steps
 from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, Numbers, StepRule
 from mahala.metric import BilinearMetric
-from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, SignArray, block_size, slices
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
 from mahala.support.signals import uninterrupted
-from mahala.support.states import Array, Fields, Flag, Group, Integer, Number
+from mahala.support.states import Array, Fields, Flag, Group, Integer, Number, Stateful
 from mahala.support.validation import is_sparse
 
 # Entries of M read or written between two looks for Ctrl-C: about a second.
@@ -103,7 +103,7 @@ class TripletChunk(NamedTuple):
             yield part, X[anchor].toarray(), Y[positive].toarray() - Y[negative].toarray()
 
 
-class SimilarityState(State):
+class SimilarityState(Stateful, ABC):
     """M of shape (d, e), which starts as `start` times the identity."""
 
     FIELDS: ClassVar[Fields] = (
@@ -163,6 +163,9 @@ class SimilarityState(State):
         used, numbers = np.unique(np.stack(columns[1:]), return_inverse=True)
         positive, negative = numbers.reshape(2, -1)
         return TripletChunk(rows, self.translate(triplets.items[used]), (anchor, positive, negative), y)
+
+    def finish(self) -> None:
+        """Do nothing: the steps ran in the coordinates of the rows."""
 
     def reserve(self, chunk: TripletChunk) -> None:
         """Make room for all that the triplets can touch, in a model that is as it started."""

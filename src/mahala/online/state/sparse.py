@@ -7,11 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from mahala.compiled.jit import Steps
 from mahala.compiled.triplets import block_store, pattern
 from mahala.compiled.triplets import lazy_sparse as kernels
 from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.compiled.triplets.rows import CSR
-from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
 from mahala.support.arrays import Arrays, BoolArray, IntArray, RealArray, check_room, memory_limit, slices
 from mahala.support.model_files import ModelFileError, array_value
