@@ -1,4 +1,4 @@
-"""How much code there is to read: lines, their length, long functions, many parameters, `Any`, and public names.
+"""How much code there is to read: lines, long functions, many parameters, `Any`, public names, the way of a fit.
 
     python benchmarks/weight.py                    # of this checkout
     python benchmarks/weight.py --beside v0.2.0    # and of another commit
@@ -6,7 +6,9 @@
 
 Lines of code are those without blank lines, comments, docstrings and imports; a line's length is without its
 indentation. "Search" is what is to become a package of its own: `serve/` and `feedback/`.
-"Predictor" is `neighbors/`. The parameters of commands are their options and are not counted.
+"Predictor" is `neighbors/`. The parameters of commands are their options and are not counted. The files that a fit to
+labels passes are those of which it runs a function, the second time; kernels count. The checks, locks and limits in
+`support/`, which all estimators share, are counted apart.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import os
 import re
 import subprocess
+import sys
 import tarfile
 import tempfile
 import tokenize
@@ -29,6 +33,25 @@ LONG, MANY = 60, 8  # lines of a function, and its parameters
 SEARCH = re.compile(r"(serve|feedback)/")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _NO_CODE = {*(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)}
+
+
+# Prints, for each learner named, its name and the numbers of files outside of `support/` and in it.
+WAY = """
+import sys
+import numpy as np
+import mahala
+y = np.arange(120) % 3
+X = np.random.default_rng(0).normal(size=(120, 5)) + np.eye(3, 5)[y]
+for name in sys.argv[1:]:
+    files, learner = set(), getattr(mahala, name)(random_state=0)
+    learner.fit(X, y)
+    sys.setprofile(lambda frame, event, _: files.add(frame.f_code.co_filename))
+    learner.fit(X, y)
+    sys.setprofile(None)
+    own = [file for file in files if file.startswith(mahala.__path__[0])]
+    shared = sum("/support/" in file for file in own)
+    print(name, len(own) - shared, shared)
+"""
 
 
 class Function(NamedTuple):
@@ -101,8 +124,20 @@ def weigh(root: Path) -> tuple[dict[str, str], list[Function]]:
         f"functions of more than {MANY} parameters": f"{sum(each.n_parameters > MANY for each in functions)}",
         "`Any`": f"{sum(file.n_any for file in library + predictor):,}",
         "names at the top of `mahala`": f"{len(names)}",
+        **files_passed(root),
     }
     return figures, [each for each in functions if each.n_lines > LONG or each.n_parameters > MANY]
+
+
+def files_passed(root: Path) -> dict[str, str]:
+    """Return how many files of a checkout two fits to labels pass."""
+    environment = os.environ | {"PYTHONPATH": str(root / "src")}
+    command = [sys.executable, "-W", "ignore", "-c", WAY, "PA", "OASIS"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {
+        f"files that {name}.fit passes": f"{n_own}, and {n_support} of support/" for name, n_own, n_support in lines
+    }
 
 
 def checkout(commit: str, folder: str) -> Path:
