@@ -128,33 +128,14 @@ def test_a_kernel_of_ones_own_is_not_written(tmp_path, pairs):
 def test_hostile_files(tmp_path, pairs):
     path = tmp_path / "model.safetensors"
     mahala.PA(C="auto").fit(pairs).save(path)
-    for key, value in (
-        ("params", {"variant": "nonsense"}),
-        ("n_features_in", 10**9),
-        ("b", "high"),
-        ("b", np.nan),
-        ("b", np.inf),
-        ("b", 10**400),
-        ("mass", np.nan),
-        ("tuned_C", -1.0),
-        ("tuned_C", 0.0),
-        ("tuned_C", np.nan),
+    for header, arrays in (
+        ({"params": {"variant": "nonsense"}}, {}),
+        ({"n_features_in": 10**9}, {}),
+        ({"tuned_C": 0.0}, {}),
+        ({}, {"model.tuning": -np.ones(6)}),
     ):
-        with case((key, value)), pytest.raises(ModelFileError, match="model"):
-            mahala.load(rewritten(path, {key: value}))
-    mahala.PA().fit(pairs).save(path)
-    for name, array in (
-        ("R", np.ones((5, 1))),
-        ("R", np.ones((4, 5))),
-        ("R", np.full((5, 5), np.nan)),
-        ("M", np.ones((5, 5), dtype=np.float32)),
-        ("M", np.ones((4, 4))),
-        ("M", np.full((5, 5), np.inf)),
-        ("tuning", np.ones(2)),
-        ("tuning", -np.ones(6)),
-    ):
-        with case((name, array.shape)), pytest.raises(ModelFileError, match="model"):
-            mahala.load(rewritten(path, arrays={f"model.{name}": array}))
+        with case((header, arrays)), pytest.raises(ModelFileError, match="model"):
+            mahala.load(rewritten(path, header, arrays))
 
 
 def test_a_fit_interrupted_in_a_kernel_leaves_the_learner_as_it_was(pairs):

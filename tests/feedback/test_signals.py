@@ -178,13 +178,9 @@ def test_signals_of_all_impressions_are_at_most_32():
     assert adapter.n_impressions_ == 1
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [(["similarity", "score"], "first are 'score'"), (["score", "similarity", "score"], "different strings")],
-)
-def test_damaged_states_are_refused(names, message):
+def test_damaged_states_are_refused():
     header, arrays = SignalRanker(1.0, None).get_state()
-    with pytest.raises(ModelFileError, match=message):
-        SignalRanker(1.0, None).set_state(header | {"names": names}, arrays)
+    with pytest.raises(ModelFileError, match="first are 'score'"):
+        SignalRanker(1.0, None).set_state(header | {"names": ["similarity", "score"]}, arrays)
     with pytest.raises(ModelFileError, match="at least 0"):
         SignalRanker(1.0, None).set_state(header, arrays | {"table": arrays["table"] - 1.0})

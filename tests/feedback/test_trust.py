@@ -103,12 +103,9 @@ def test_mixtures_and_priors():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"losses": np.array([1.0, 2.0])}, "'losses' should be float64 of shape 3"),
-        ({"losses": np.array([1.0, np.nan, 0.0])}, "'losses' holds NaN"),
         ({"losses": np.array([1.0, -2.0, 0.0])}, "at least 0"),
         ({"losses": np.array([1.0, 2.0, 0.0])}, "at most the number of updates"),
         ({"prior": np.array([0.5, 0.0, 0.5])}, "positive weights"),
-        ({"n": -1.0}, "'n'"),
     ],
 )
 def test_hostile_states_are_refused(change, message):

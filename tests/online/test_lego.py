@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import mahala
+from contract.learners import rewritten
 from mahala import LEGO, Pairs
 from mahala.compiled.pairs.rank_one import LARGEST_CONDITION, LEAST_SHARE, lego_step
-from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.model_files import ModelFileError
 from reference.lego_rdml import lego, lego_tau
 from strategies import streams
 
@@ -258,16 +259,9 @@ def test_what_a_stream_cannot_change(labelled):
         learner.set_params(similar_target=1.0).partial_fit(*labelled)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("similar_target", 0.0), ("similar_target", 1e9), ("dissimilar_target", np.nan), ("M", None)]
-)
-def test_hostile_files(tmp_path, labelled, key, value):
+@pytest.mark.parametrize("target", [0.0, 1e9])
+def test_hostile_files(tmp_path, labelled, target):
     path = tmp_path / "model.safetensors"
     LEGO(random_state=0).fit(*labelled).save(path)
-    header, arrays = read_model(path, "learner")
-    changed = {"model.M": np.full((5, 5), np.nan)} if key == "M" else {}
-    write_model(
-        path, "learner", arrays | changed, header | {"model": header["model"] | ({} if changed else {key: value})}
-    )
     with pytest.raises(ModelFileError, match="model"):
-        mahala.load(path)
+        mahala.load(rewritten(path, {"similar_target": target}))

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala
+from contract.learners import rewritten
 from mahala import RDML, Pairs
 from mahala.compiled.pairs.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
 from mahala.online.rdml import RDMLState
-from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.model_files import ModelFileError
 from reference.lego_rdml import rdml
 from strategies import streams
 
@@ -172,37 +173,20 @@ def test_bad_parameters(labelled, params, message):
         RDML(**params).fit(*labelled)
 
 
-def rewrite(path, header_changes, array_changes):
-    header, arrays = read_model(path, "learner")
-    changed = {f"model.{name}": array for name, array in array_changes.items()}
-    write_model(path, "learner", arrays | changed, header | {"model": header["model"] | header_changes})
-
-
-@pytest.mark.parametrize(
-    ("header", "arrays"),
-    [
-        ({"n_corrections": -1}, {}),
-        ({}, {"R": np.ones((4, 5))}),
-        ({}, {"R": np.full((5, 5), np.inf)}),
-        ({}, {"M": np.ones((5, 5), dtype=np.float32)}),
-        ({}, {"M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-3])}),
-        ({}, {"M": np.eye(5) + 0.1 * np.eye(5, k=1)}),
-    ],
-)
-def test_hostile_files(tmp_path, labelled, header, arrays):
+@pytest.mark.parametrize("M", [np.diag([1.0, 1.0, 1.0, 1.0, -1e-3]), np.eye(5) + 0.1 * np.eye(5, k=1)])
+def test_hostile_files(tmp_path, labelled, M):
     path = tmp_path / "model.safetensors"
     RDML(random_state=0).fit(*labelled).save(path)
-    rewrite(path, header, arrays)
     with pytest.raises(ModelFileError, match="model"):
-        mahala.load(path)
+        mahala.load(rewritten(path, arrays={"model.M": M}))
 
 
 def test_a_file_with_a_matrix_that_rounding_left_indefinite_is_made_definite_again(tmp_path, labelled):
     X, y = labelled
     path = tmp_path / "model.safetensors"
     RDML(random_state=0).fit(X, y).save(path)
-    rewrite(path, {"n_corrections": 10**6}, {"M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-12]), "R": np.eye(5)})
-    learner = mahala.load(path)
+    arrays = {"model.M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-12]), "model.R": np.eye(5)}
+    learner = mahala.load(rewritten(path, {"n_corrections": 10**6}, arrays))
     learner.partial_fit(X, y)
     assert learner.metric_.is_psd
     assert np.linalg.eigvalsh(learner.metric_.matrix)[0] > 0
