@@ -25,7 +25,7 @@ LEARNERS = {
     "LogisticMetric": lambda seed: mahala.LogisticMetric(random_state=seed),
     "LMNN": lambda seed: mahala.LMNN(random_state=seed),
     "BoostMetric": lambda seed: mahala.BoostMetric(random_state=seed),
-    "PSDBoost": lambda seed: mahala.PSDBoost(),
+    "PSDBoost": lambda seed: mahala.batch.PSDBoost(),
     "OASIS": lambda seed: mahala.OASIS(random_state=seed),
     "OASIS auto": lambda seed: mahala.OASIS("auto", margin="auto", random_state=seed),
     "OGD": lambda seed: mahala.OGD(random_state=seed),

@@ -52,7 +52,7 @@ def jobs(X: Any, y: Any) -> dict[str, Callable[[], Any]]:
         "LMNN, 10 iterations": lambda: mahala.LMNN(max_iter=10, tol=0.0).fit(X, y),
         "BoostMetric, 20 iterations": lambda: mahala.BoostMetric(max_iter=20, tol=0.0).fit(X, y),
         "knn_error": lambda: mahala.knn_error(None, X, y),
-        "Relief": lambda: mahala.Relief().fit(X, y),
+        "Relief": lambda: mahala.batch.Relief().fit(X, y),
     }
 
 

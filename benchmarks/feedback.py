@@ -36,7 +36,7 @@ def collection(path):
     queries, items = normalized(arrays["Q"].astype(float)), normalized(arrays["X"].astype(float))
     grades = arrays["qrels"].astype(float)
     grades[:, 2] = np.maximum(grades[:, 2], 0.0)
-    return queries, items, mahala.Judgments.of(grades, len(queries), len(items))
+    return queries, items, mahala.feedback.Judgments.of(grades, len(queries), len(items))
 
 
 def split(judgments, seed):
@@ -47,7 +47,7 @@ def split(judgments, seed):
 
 def ndcg_gain(metric, queries, items, judgments, rows):
     return (
-        mahala.evaluate_ranking(queries[rows], items, judgments.select(rows), metric, n_resamples=10)
+        mahala.feedback.evaluate_ranking(queries[rows], items, judgments.select(rows), metric, n_resamples=10)
         .gains["ndcg@10"]
         .mean
     )
@@ -198,7 +198,7 @@ def classes_section(seeds):
             asked, items = rows[:150], np.sort(rows[150:1650])
             X, y = table.X[items], np.asarray(table.labels)[items]
             grades = [(i, int(j), 1) for i, row in enumerate(asked) for j in np.flatnonzero(y == table.labels[row])]
-            judgments, Q = mahala.Judgments.of(grades, len(asked), len(items)), table.X[asked]
+            judgments, Q = mahala.feedback.Judgments.of(grades, len(asked), len(items)), table.X[asked]
             train, test = split(judgments, seed)
             gains.append(ndcg_gain(adapter(Q, X, judgments, train, seed), Q, X, judgments, test))
             run = mahala.feedback.simulate_clicks(

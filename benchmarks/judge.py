@@ -44,7 +44,7 @@ def sparse(queries, items, judgments, rows, rng, n=2):
         relevant, grades = judgments.of_query(row)
         chosen = rng.permutation(len(relevant))[:n]
         kept += [(at, int(relevant[i]), float(grades[i])) for i in chosen]
-    return mahala.Judgments.of(kept, len(rows), len(items))
+    return mahala.feedback.Judgments.of(kept, len(rows), len(items))
 
 
 def shuffled(queries, items, judgments, rows, rng):
@@ -59,7 +59,7 @@ def sparse_shuffled(queries, items, judgments, rows, rng):
 def random_items(queries, items, judgments, rows, rng, n=5):
     """Call random items relevant."""
     drawn = [(at, int(item), 1.0) for at in range(len(rows)) for item in rng.choice(len(items), n, replace=False)]
-    return mahala.Judgments.of(drawn, len(rows), len(items))
+    return mahala.feedback.Judgments.of(drawn, len(rows), len(items))
 
 
 def cranfield(seed):
@@ -73,7 +73,7 @@ def classes(seed, name="caltech10_surf"):
     asked, kept = rows[:150], np.sort(rows[150:1150])
     X, y = table.X[kept], np.asarray(table.labels)[kept]
     grades = [(i, int(j), 1) for i, row in enumerate(asked) for j in np.flatnonzero(y == table.labels[row])]
-    return table.X[asked], X, mahala.Judgments.of(grades, len(asked), len(kept))
+    return table.X[asked], X, mahala.feedback.Judgments.of(grades, len(asked), len(kept))
 
 
 def judged(collection, kind, seed):

@@ -30,7 +30,7 @@ LEARNERS = [
     mahala.PA(psd="end", record=False),
     mahala.POLA(record=False),
     mahala.LEGO(record=False, similar_target=1.0, dissimilar_target=3.0),
-    mahala.RDML(record=False),
+    mahala.online.RDML(record=False),
     mahala.OASIS(record=False),
     mahala.OGD(record=False),
     mahala.SORS(record=False),
@@ -61,7 +61,7 @@ def rows(d: int, n: int = 512) -> tuple[np.ndarray, np.ndarray]:
 def measure(learner, d: int) -> tuple[float, float, float]:
     """Return the microseconds of a step in a stream, of `learn_one` and of `predict_comparisons` of one."""
     X, y = rows(d)
-    is_pair = isinstance(learner, mahala.PA | mahala.POLA | mahala.LEGO | mahala.RDML)
+    is_pair = isinstance(learner, mahala.PA | mahala.POLA | mahala.LEGO | mahala.online.RDML)
     kind = Pairs if is_pair else Triplets
     comparisons = kind.from_labels(X, y, 4096, random_state=0)
     warm = comparisons[:1024]

@@ -252,7 +252,7 @@ def _use_table(label: str | None, path: Path) -> None:
 def _use_qrels(X: Any, path: Path) -> None:
     np.save(path.with_name("X.npy"), X)
     _, _, judgments, _ = read_collection(path.with_name("X.npy"), path.with_name("X.npy"), path)
-    mahala.evaluate_ranking(X, X, judgments, n_resamples=20)
+    mahala.feedback.evaluate_ranking(X, X, judgments, n_resamples=20)
 
 
 def _use_lines(kind: str, path: Path) -> None:
@@ -280,7 +280,7 @@ def _use_items(path: Path) -> None:
 def _use_vectors(path: Path) -> None:
     vectors, _ = mahala.data.read_vectors(path)
     n = vectors.shape[0]
-    mahala.evaluate_ranking(vectors, vectors, [(i, (i + 1) % n, 1) for i in range(min(n, 9))], n_resamples=20)
+    mahala.feedback.evaluate_ranking(vectors, vectors, [(i, (i + 1) % n, 1) for i in range(min(n, 9))], n_resamples=20)
 
 
 def _bytes(rng: Rng, data: bytes) -> bytes:

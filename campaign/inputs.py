@@ -99,7 +99,7 @@ def content(value: Any) -> Any:
         return content(value.to_parts()) if value.__sklearn_is_fitted__() else content(value.get_params(deep=False))
     if isinstance(value, Metric):
         return content(value.matrix), getattr(value, "threshold", None)
-    if isinstance(value, mahala.Pairs | mahala.Triplets | mahala.Judgments):
+    if isinstance(value, mahala.Pairs | mahala.Triplets | mahala.feedback.Judgments):
         return content([getattr(value, name, None) for name in _PARTS])
     if isinstance(value, dict):
         return sorted((repr(key), content(own)) for key, own in value.items())
@@ -412,15 +412,15 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
     )
     what = int(rng.integers(6))
     if what == 0:
-        log.call(mahala.evaluate_ranking, queries, items, qrels, k=count(rng, m, wild), n_resamples=20)
+        log.call(mahala.feedback.evaluate_ranking, queries, items, qrels, k=count(rng, m, wild), n_resamples=20)
     elif what == 1:
-        log.call(mahala.Judgments.of, qrels, n, m)
+        log.call(mahala.feedback.Judgments.of, qrels, n, m)
     elif what == 2:
         shown = [numbers(rng, 3, m, wild) for _ in range(n)]
         clicked = [
             pick(rng, ([True, False, True], [1, 0, 0], [0.5, 0, 1], [None] * 3, [2, -1, np.nan], "x")) for _ in range(n)
         ]
-        log.call(mahala.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
+        log.call(mahala.feedback.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
     elif what == 3:
         log.call(friedman_holm, rows(rng, n + 1, d + 1, wild))
     else:

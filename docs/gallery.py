@@ -23,6 +23,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 
 import mahala
+from mahala.saved_estimator import kind_named
 
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 GALLERY = re.compile(r'(?<=<div class="gallery" markdown>\n).*?(?=\n</div>)', re.DOTALL)
@@ -125,11 +126,10 @@ def wines_by(name: str) -> bytes:
     """Fit a learner to half of the wines, and draw the others as SVG."""
     X, y = load_wine(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(scale(X), y, test_size=0.5, stratify=y, random_state=0)
-    learner = getattr(mahala, name, None) or getattr(mahala.batch, name)
+    kind = kind_named(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what few rows cannot determine
-        learner = learner(**({"random_state": 0} if "random_state" in learner().get_params() else {}))
-        learner.fit(X_train, y_train)
+        learner = kind(**({"random_state": 0} if "random_state" in kind().get_params() else {})).fit(X_train, y_train)
     is_distance = isinstance(learner.metric_, mahala.MahalanobisMetric)
     names = {"learner": learner, "X_test": X_test, "y_test": y_test}
     return draw("", names | {"draw": classes_in_a_plane if is_distance else similarities})

@@ -22,24 +22,19 @@ from mahala.online.ogd import OGD as OGD
 from mahala.online.sors import SORS as SORS
 from mahala.online.sors import AdaSORS as AdaSORS
 from mahala.online.lego import LEGO as LEGO
-from mahala.online.rdml import RDML as RDML
 
-# Learners from all the data
+# Learners from all the data; others are in mahala.batch
 from mahala.batch.nca import NCA as NCA
 from mahala.batch.mlkr import MLKR as MLKR
 from mahala.batch.gml import GML as GML
 from mahala.batch.mmc import MMC as MMC
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
-from mahala.batch.psd_boost import PSDBoost as PSDBoost
 from mahala.batch.lmnn import LMNN as LMNN
 from mahala.batch.logistic_metric import LogisticMetric as LogisticMetric
 from mahala.batch.itml import ITML as ITML
 from mahala.batch.rca import RCA as RCA
 from mahala.batch.lda import LDA as LDA
 from mahala.batch.pca import PCA as PCA
-from mahala.batch.relief import Relief as Relief
-from mahala.batch.simba import Simba as Simba
-from mahala.batch.mdm import MDM as MDM
 
 # Evaluation
 from mahala.evaluation.auto_metric import AutoMetric as AutoMetric
@@ -48,10 +43,7 @@ from mahala.evaluation.knn import knn_error as knn_error
 
 # Answers and clicks
 from mahala.answers.teacher import Teacher as Teacher
-from mahala.feedback.impressions import Impressions as Impressions
-from mahala.feedback.judgments import Judgments as Judgments
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
-from mahala.feedback.ranking_quality import evaluate_ranking as evaluate_ranking
 
 # Settings
 from mahala.support.parameters import set_config as set_config

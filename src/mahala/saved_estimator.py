@@ -6,6 +6,7 @@ from abc import ABC
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from os import PathLike
+from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -209,8 +210,7 @@ def restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) 
 
 def kind_named(name: object) -> Any:
     """Return the class of an estimator by its public name, or None if there is none."""
-    # Some batch learners are not at the top of the package.
-    package = next((package for package in (mahala, mahala.batch) if name in package.__all__), None)
+    package = next((package for package in _packages() if name in package.__all__), None)
     kind = getattr(package, str(name), None)
     if package is None and name in _of_others():
         kind = _of_others()[str(name)].load()
@@ -225,4 +225,8 @@ def _of_others() -> dict[str, EntryPoint]:
 
 def estimator_names() -> list[str]:
     """Return the public names among which those of all estimators are."""
-    return list(dict.fromkeys([*mahala.__all__, *mahala.batch.__all__]))
+    return list(dict.fromkeys(name for package in _packages() for name in package.__all__))
+
+
+def _packages() -> tuple[ModuleType, ...]:
+    return mahala, mahala.batch, mahala.online  # some learners are not at the top of the package

@@ -39,8 +39,8 @@ def test_refused(learner):
         *(
             mahala.PCA(2),
             mahala.LDA(),
-            mahala.Relief(),
-            mahala.MDM(),
+            mahala.batch.Relief(),
+            mahala.batch.MDM(),
             mahala.NCA(2, max_iter=2),
             mahala.LMNN(n_components=2),
         ),

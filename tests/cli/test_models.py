@@ -28,7 +28,7 @@ def test_learners_by_name():
     assert learner_named("nca", ["n_components=none"]).n_components is None
     assert learner_named("nca", [], seed=3).random_state == 3
     assert learner_named("nca", ["random_state=5"], seed=3).random_state == 5
-    assert isinstance(learner_named("mdm", [], seed=3), mahala.MDM)  # has no random_state
+    assert isinstance(learner_named("mdm", [], seed=3), mahala.batch.MDM)  # has no random_state
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ LEARNERS = [
     mahala.MMC(max_iter=5),
     mahala.LMNN(max_iter=8),
     mahala.BoostMetric(max_iter=5),
-    mahala.Relief(),
+    mahala.batch.Relief(),
 ]
 
 

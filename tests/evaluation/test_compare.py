@@ -15,7 +15,8 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, NeighborRegressor, Relief
+from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, NeighborRegressor
+from mahala.batch import Relief
 from mahala.data import TablePreprocessor
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparisons.cases import moderate
-from mahala import Judgments
+from mahala.feedback import Judgments
 
 TRIPLES = [(2, 1, 0.0), (0, 2, 1.0), (0, 0, 2.5)]
 NESTED = {2: {1: 0.0}, 0: {2: 1.0, 0: 2.5}}

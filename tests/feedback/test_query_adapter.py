@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mahala
-from mahala import Impressions, QueryAdapter
+from mahala import QueryAdapter
+from mahala.feedback import Impressions
 from mahala.feedback.maps import judged
 from mahala.feedback.memory.click_memory import item_keys, place_values
 from mahala.feedback.memory.remembered import Remembered
@@ -171,7 +172,7 @@ def test_judgments_improve_new_queries_and_the_gain_is_honest():
     queries, items, qrels = collection()
     train, test = np.arange(40), np.arange(40, 60)
     adapter = QueryAdapter(random_state=0).fit(queries[train], items, split(qrels, train))
-    gain = mahala.evaluate_ranking(queries[test], items, split(qrels, test), adapter).gains["ndcg@10"]
+    gain = mahala.feedback.evaluate_ranking(queries[test], items, split(qrels, test), adapter).gains["ndcg@10"]
     assert gain.mean > 0.05
     assert gain.mean == pytest.approx(adapter.verdict_.gain, abs=0.1)
     assert (adapter.verdict_.kind, adapter.verdict_.n) == ("shown to help", 40)

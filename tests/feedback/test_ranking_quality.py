@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala.metric.matrices
-from mahala import PA, BilinearMetric, Judgments, MahalanobisMetric, evaluate_ranking
+from mahala import PA, BilinearMetric, MahalanobisMetric
 from mahala.evaluation.statistics import PairedGain
+from mahala.feedback import Judgments, evaluate_ranking
 
 
 def definitions(ranked: Any, k: int) -> list[float]:

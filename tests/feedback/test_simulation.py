@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from mahala import BilinearMetric, QueryAdapter, evaluate_ranking
+from mahala import BilinearMetric, QueryAdapter
+from mahala.feedback import evaluate_ranking
 from mahala.feedback.simulation import Simulation, simulate_clicks
 
 D = 6

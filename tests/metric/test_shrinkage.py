@@ -15,7 +15,7 @@ from mahala.metric.shrinkage import CANDIDATES, FOLDS, Weights, gains_and_errors
 LEARNERS = [
     mahala.LMNN(max_iter=30, random_state=0),
     mahala.BoostMetric(max_iter=60, random_state=0),
-    mahala.PSDBoost(max_iter=10),
+    mahala.batch.PSDBoost(max_iter=10),
     mahala.OASIS(random_state=0),
     mahala.OGD(random_state=0),
     mahala.SORS(random_state=0),

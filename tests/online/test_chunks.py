@@ -13,7 +13,7 @@ LEARNERS = [
     mahala.PA("I", n_pairs=200, random_state=0),
     mahala.PA("I", psd="every", n_pairs=100, random_state=0),
     mahala.LEGO(n_pairs=100, random_state=0),
-    mahala.RDML(n_pairs=100, random_state=0),
+    mahala.online.RDML(n_pairs=100, random_state=0),
     mahala.OASIS(n_triplets=500, random_state=0),
     mahala.AdaSORS(n_triplets=500, random_state=0),
 ]

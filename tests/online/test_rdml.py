@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import mahala
 from contract.learners import rewritten
-from mahala import RDML, Pairs
+from mahala import Pairs
 from mahala.compiled.pairs.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
+from mahala.online import RDML
 from mahala.online.rdml import RDMLState
 from mahala.support.model_files import ModelFileError
 from reference.lego_rdml import rdml

@@ -419,7 +419,7 @@ def rdml_sums(lam, V, y, U):
 
     so over all steps that moved M: Σ (l_t + γ_t) ≤ ‖I - U‖²/2λ + λ/2 Σ ‖v‖⁴.
     """
-    learner = mahala.RDML(lam)
+    learner = mahala.online.RDML(lam)
     M = run_pairs(learner, V, y)
     history = learner.history_
     assert set(history.tau) <= {0.0, lam}  # no step was shortened

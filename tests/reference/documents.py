@@ -20,7 +20,7 @@ FILTERS = [
     NearestFilter(mahala.PA("I", C=0.1, psd="end")),
     NearestFilter(mahala.PA("II", C=0.1, psd=3)),
     NearestFilter(mahala.LEGO(similar_target=1.0, dissimilar_target=2.0)),
-    NearestFilter(mahala.RDML()),
+    NearestFilter(mahala.online.RDML()),
 ]
 
 

@@ -25,7 +25,7 @@ LEARNERS = {
     "PA kernel": mahala.PA("I", C=0.5, kernel="rbf", kernel_params={"gamma": 0.1}),
     "POLA": mahala.POLA(),
     "LEGO": mahala.LEGO(similar_target=1.0, dissimilar_target=8.0),
-    "RDML": mahala.RDML(),
+    "RDML": mahala.online.RDML(),
     "OASIS": mahala.OASIS(C=0.1),
     "OASIS sparse": mahala.OASIS(C=0.1, storage="sparse"),
     "OGD": mahala.OGD(),
@@ -42,7 +42,9 @@ def fresh(name):
 
 
 def is_pair(learner):
-    return hasattr(learner, "threshold_") or isinstance(learner, (mahala.PA, mahala.POLA, mahala.LEGO, mahala.RDML))
+    return hasattr(learner, "threshold_") or isinstance(
+        learner, (mahala.PA, mahala.POLA, mahala.LEGO, mahala.online.RDML)
+    )
 
 
 def objects(name, n, seed=0):

@@ -184,7 +184,7 @@ class QueryAdapter(AdapterRanking):
         Parameters
         ----------
         queries, items : dense or CSR rows with the same features
-        qrels : judgments in any form of `mahala.Judgments.of`; queries without a relevant item are left out
+        qrels : judgments in any form of `mahala.feedback.Judgments.of`; queries without a relevant item are left out
         """
         check_params(self)
         queries, items = check_rows(queries, "queries"), check_rows(items, "items")
@@ -276,10 +276,10 @@ class QueryAdapter(AdapterRanking):
 
         Parameters
         ----------
-        impressions : `mahala.Impressions`
+        impressions : `mahala.feedback.Impressions`
         """
         if not isinstance(impressions, Impressions):
-            raise TypeError(f"impressions must be mahala.Impressions, got {type(impressions).__name__}")
+            raise TypeError(f"impressions must be mahala.feedback.Impressions, got {type(impressions).__name__}")
         self._check_same(impressions.queries.shape[1], impressions.items.shape[1], "items")
         for block in slices(len(impressions), BLOCK):
             self.expect(judged.dense_rows(impressions.queries[impressions.query[block]]))
@@ -349,7 +349,7 @@ class QueryAdapter(AdapterRanking):
 
         After `fit` it is that of cross-validation, in nDCG. In a stream it is the share of pairs in the right order, in
         the first impression of each query, more than the plain ranking had. Those pairs are among the results shown, so
-        it is a sign and not an estimate of quality: judge by `mahala.evaluate_ranking` on queries that were held out.
+        it is a sign and not an estimate of quality: judge by `mahala.feedback.evaluate_ranking` on held-out queries.
         """
         self._check_fitted()
         stream = self._trust.verdicts().get("new")

@@ -110,7 +110,7 @@ def evaluate_ranking(
     ----------
     queries, items : array or CSR matrix of shape (n_rows, n_features)
     qrels : relevance judgments
-        In any form of :meth:`mahala.Judgments.of`.
+        In any form of :meth:`mahala.feedback.Judgments.of`.
     metric : Metric, object with ``embed``, or None, default=None
         ``embed`` maps queries to vectors whose inner products with the items are the scores. None is the inner
         products of the rows.

@@ -92,7 +92,7 @@ def simulate_clicks(
         are ranked by their inner products with ``adapter.embed(query, query_id=row)`` unless it has ``rank``, too. It
         learns in place, and may have learned before
     queries, items : dense or CSR rows of the same number of columns
-    qrels : relevance judgments in any form of :meth:`mahala.Judgments.of`
+    qrels : relevance judgments in any form of :meth:`mahala.feedback.Judgments.of`
     clicks : name of a click model (:func:`mahala.feedback.click_model`), or an object with its method ``click``;
         the best grade of `qrels` counts as fully relevant
     n_impressions : number of impressions

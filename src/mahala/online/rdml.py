@@ -59,7 +59,7 @@ class RDML(PairLearner):
     >>> import mahala
     >>> X, y = load_wine(return_X_y=True)
     >>> X = MinMaxScaler().fit_transform(X)
-    >>> learner = mahala.RDML(n_pairs=1000, random_state=0).fit(X, y)
+    >>> learner = mahala.online.RDML(n_pairs=1000, random_state=0).fit(X, y)
     >>> pairs = mahala.Pairs.from_labels(X, y, 1000, random_state=1)
     >>> round(learner.score(pairs), 2)
     0.9

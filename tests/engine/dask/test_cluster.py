@@ -30,10 +30,10 @@ LEARNERS = [
     mahala.MMC(max_iter=2),
     mahala.LMNN(2, n_components=5, max_iter=2, random_state=0),
     mahala.BoostMetric(max_iter=2),
-    mahala.PSDBoost(max_iter=2),
+    mahala.batch.PSDBoost(max_iter=2),
     mahala.ITML(prior="covariance", max_iter=2, random_state=0),
-    mahala.Relief(),
-    mahala.Relief(50, random_state=0),
+    mahala.batch.Relief(),
+    mahala.batch.Relief(50, random_state=0),
 ]
 
 
@@ -191,7 +191,7 @@ def test_neighbours_and_retrieval_are_those_of_numpy_rows():
 @pytest.mark.usefixtures("never_gathered")
 def test_what_does_not_run_on_dask_says_what_to_do():
     D, y = rows()
-    for learner in (mahala.MDM(), mahala.Simba()):
+    for learner in (mahala.batch.MDM(), mahala.batch.Simba()):
         with pytest.raises(TypeError, match="does not learn from this collection of chunks: give it NumPy rows"):
             learner.fit(D, y)
     with pytest.raises(ValueError, match="solver must be"):
@@ -199,7 +199,7 @@ def test_what_does_not_run_on_dask_says_what_to_do():
     with pytest.raises(ValueError, match="shrinkage must be None or a number with rows of Dask"):
         mahala.LDA(shrinkage="auto").fit(D, y)
     with pytest.raises(TypeError, match=r"queries is of Dask, whose rows are not gathered here"):
-        mahala.evaluate_ranking(D, X, [(0, 0, 1)])
+        mahala.feedback.evaluate_ranking(D, X, [(0, 0, 1)])
     with pytest.raises(ValueError, match="metric must be a Mahalanobis metric if rows are in chunks"):
         mahala.evaluation.mean_average_precision(None, D, y)
     with pytest.raises(ValueError, match="k must be from 1 to 300"):

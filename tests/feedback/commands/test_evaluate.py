@@ -39,7 +39,7 @@ def test_table_of_the_inner_products(collection):
     _, options, (queries, items, triples), _ = collection
     result = run(*options)
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"{mahala.evaluate_ranking(queries, items, triples)}\n"
+    assert result.stdout == f"{mahala.feedback.evaluate_ranking(queries, items, triples)}\n"
     assert result.stdout.startswith("11 queries with a relevant item (1 without), 40 items\n")
     assert "baseline" not in result.stdout
 
@@ -49,13 +49,13 @@ def test_gains_of_a_model(collection):
     result = run(*options, "--model", folder / "m.safetensors", "-k", 3, "--k", 1, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    expected = mahala.evaluate_ranking(queries, items, triples, metric, k=[1, 3])
+    expected = mahala.feedback.evaluate_ranking(queries, items, triples, metric, k=[1, 3])
     assert told == {"queries": 11, "left_out": 1, "items": 40, "confidence": 0.95, "measures": expected.table()}
     [ndcg] = [row for row in told["measures"] if row["measure"] == "ndcg@3"]
     assert ndcg["mean"] == 1.0
     assert ndcg["low"] > 0.0
     text = run(*options, "--model", folder / "m.safetensors").stdout
-    assert text == f"{mahala.evaluate_ranking(queries, items, triples, metric)}\n"
+    assert text == f"{mahala.feedback.evaluate_ranking(queries, items, triples, metric)}\n"
 
 
 def test_files_with_ids(collection):
@@ -75,7 +75,7 @@ def test_queries_and_items_of_different_lengths(collection):
     metric = mahala.BilinearMetric(np.ones((5, 3)))
     metric.save(folder / "m.safetensors")
     result = run(*options, "--model", folder / "m.safetensors")
-    assert result.stdout == f"{mahala.evaluate_ranking(wide, items, triples, metric, baseline=None)}\n"
+    assert result.stdout == f"{mahala.feedback.evaluate_ranking(wide, items, triples, metric, baseline=None)}\n"
     assert "the inner products of metric need queries and items" in run(*options).output
 
 
@@ -100,4 +100,4 @@ def test_a_saved_adapter_is_a_model(collection):
     adapter.save(folder / "adapter.safetensors")
     result = run(*options, "--model", folder / "adapter.safetensors")
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"{mahala.evaluate_ranking(queries, items, triples, adapter)}\n"
+    assert result.stdout == f"{mahala.feedback.evaluate_ranking(queries, items, triples, adapter)}\n"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mahala
-from mahala import LEGO, RDML, Pairs
+from mahala import LEGO, Pairs
+from mahala.online import RDML
 from mahala.online.state import definite
 from mahala.online.state.definite import coordinates, span_is_cheaper
 

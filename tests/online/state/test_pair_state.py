@@ -10,7 +10,12 @@ from mahala.online.state import margin
 
 @pytest.mark.parametrize(
     "learner",
-    [mahala.PA("I"), mahala.PA("II", psd="end"), mahala.RDML(), mahala.LEGO(similar_target=1.0, dissimilar_target=3.0)],
+    [
+        mahala.PA("I"),
+        mahala.PA("II", psd="end"),
+        mahala.online.RDML(),
+        mahala.LEGO(similar_target=1.0, dissimilar_target=3.0),
+    ],
     ids=lambda learner: type(learner).__name__,
 )
 def test_single_steps_at_large_dimensions_equal_those_of_a_stream(learner, monkeypatch):

@@ -12,8 +12,9 @@ from sklearn.base import clone
 
 import mahala
 from contract.learners import case
-from mahala import AROMA, LEGO, PA, POLA, RDML
+from mahala import AROMA, LEGO, PA, POLA
 from mahala.checks import draw, models_agree, same_model, single_comparisons
+from mahala.online import RDML
 
 LEARNERS = [
     PA("I", C=0.1),

@@ -41,7 +41,7 @@ def evaluate(
     asked, rows, judgments, _ = read_collection(queries, items, qrels)
     # Vectors of different lengths have no inner products to compare with.
     baseline = "raw" if asked.shape[1] == rows.shape[1] else None
-    quality = mahala.evaluate_ranking(asked, rows, judgments, metric, k=k or 10, baseline=baseline)
+    quality = mahala.feedback.evaluate_ranking(asked, rows, judgments, metric, k=k or 10, baseline=baseline)
     n_queries = len(quality.queries)
     facts = {"queries": n_queries, "left_out": quality.n_queries - n_queries, "items": quality.n_items}
     measured = {"confidence": quality.confidence, "measures": quality.table()}

@@ -22,7 +22,7 @@ LEARNERS = [
     mahala.PA("LS", psd=3),
     mahala.PA(init="identity"),
     mahala.LEGO(similar_target=1.0, dissimilar_target=2.0),
-    mahala.RDML(),
+    mahala.online.RDML(),
 ]
 
 
