@@ -99,6 +99,25 @@ def test_what_is_done_to_columns(frame, fitted):
     assert len(np.unique(X[:, of["code"]], axis=0)) > 4
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (np.arange(120) % 40, "a running number"),  # that begins anew in each group
+        (np.arange(120)[::-1], "an identifier"),
+        (np.random.default_rng(0).permutation(120), "an identifier"),
+        (np.random.default_rng(0).normal(size=120), None),
+        (np.arange(120) / 2.0, None),
+        (np.arange(120) % 2, None),
+    ],
+)
+def test_columns_that_say_when_or_as_which_number_rows_were_recorded(values, kind):
+    days = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(np.arange(120) % 7, "D")
+    frame = pandas.DataFrame({"day": days, "value": values})
+    preprocessor = TablePreprocessor(identifiers="keep").fit(frame)
+    expected = {"day": "a date"} | ({} if kind is None else {"value": kind})
+    assert preprocessor.record_columns(preprocessor.transform(frame)) == expected
+
+
 def test_options(frame):
     kept = dict(TablePreprocessor(identifiers="keep").fit(frame).columns_)
     assert kept["user_id"] == kept["counter"] == "number"

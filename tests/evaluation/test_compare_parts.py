@@ -148,6 +148,29 @@ def test_a_column_that_gives_the_label_away_is_named():
     assert compare(frame[["a", "b"]], y, PANEL, folds=3, repeats=1, n_neighbors=25).cautions == ()
 
 
+def eggs(seed=0):
+    """Rows of four years, whose class depends on the year and a little on the other columns."""
+    rng = np.random.default_rng(seed)
+    days = np.sort(rng.integers(0, 1400, 120))
+    y = (days // 350 + (rng.random(120) < 0.2)) % 2
+    frame = pandas.DataFrame(rng.normal(size=(120, 2)) + 0.3 * y[:, None], columns=["a", "b"])
+    return frame.assign(**{"Date Egg": pandas.Timestamp("2019-01-01") + pandas.to_timedelta(days, "D")}), y
+
+
+def test_a_distance_that_is_mostly_a_date_is_named():
+    frame, y = eggs()
+    board = compare(frame, y, {"RCA": RCA()}, folds=3, repeats=1, n_neighbors=3)
+    assert board.winner.name == "Euclidean"  # of days and small numbers
+    assert board.cautions == (
+        "100 % of the distance is 'Date Egg', a date (Euclidean): rows that were recorded one after the other are "
+        "near. Drop this column, unless that is meant.",
+    )
+    assert board.headline.endswith("(see the cautions)")
+    numbers = frame.assign(**{"Date Egg": np.random.default_rng(1).permutation(120) + 0.5})
+    cautions = compare(numbers, y, {"RCA": RCA()}, folds=3, repeats=1, scaling="none").cautions
+    assert not any("of the distance" in caution for caution in cautions)
+
+
 @pytest.mark.parametrize(("metric", "constant"), [("error", 0.3), ("balanced", 0.5)])
 def test_an_error_above_that_of_a_constant_answer_is_said(metric, constant):
     rng = np.random.default_rng(1)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.data.columns.cells import Decimal, TableDecimal
-from mahala.data.columns.plans import ColumnPlan, checked_plan, choose_plans, encoded
+from mahala.data.columns.plans import ColumnPlan, checked_plan, choose_plans, encoded, record_kind
 from mahala.data.columns.values import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
@@ -152,6 +152,19 @@ class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # 
         """Return the numbers of the features that are numbers or dates, not 0/1."""
         groups = self.feature_groups()
         return [groups[plan.name][0] for plan in self._plans if plan.is_numeric and plan.kind != "flag"]
+
+    def record_columns(self, features: FloatArray) -> dict[str, str]:
+        """Return which columns say when or as which number a row was recorded, and what they hold: "a date" or so.
+
+        `features` are those of a table.
+        """
+        groups = self.feature_groups()
+        found = {
+            plan.name: record_kind(plan.name, plan.kind, features[:, groups[plan.name][0]])
+            for plan in self._plans
+            if plan.kind in ("date", "number")
+        }
+        return {name: kind for name, kind in found.items() if kind is not None}
 
     def refitted(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return features of training and test rows, both of this preprocessor, as if it were fitted to the former.

@@ -39,14 +39,23 @@ def leading_plane(rows: Any) -> FloatArray:
     return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
-def distance_shares(differences: FloatArray, L: FloatArray, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Return the share of each group of features in the mean squared length of differences that L maps.
+def distance_shares(
+    differences: FloatArray, L: FloatArray | None, groups: Mapping[str, Sequence[int]]
+) -> dict[str, float]:
+    """Return the share of each group of features in the mean squared length of differences that L maps, if it is given.
 
     The term of two features is divided between them. So shares sum to 1, and one may be negative.
     """
-    terms = (differences * ((differences @ L.T) @ L)).mean(axis=0)
+    terms = (differences * (differences if L is None else (differences @ L.T) @ L)).mean(axis=0)
     total = float(terms.sum()) or 1.0
     return {name: float(terms[list(features)].sum()) / total for name, features in groups.items()}
+
+
+def row_differences(rows: Any) -> FloatArray:
+    """Return differences of some rows from their mean: the terms of their squares are those of two rows, halved."""
+    rows = rows[:: max(1, rows.shape[0] // _MOST_WEIGHED)]
+    rows = rows.toarray() if is_sparse(rows) else np.asarray(rows, dtype=np.float64)
+    return np.asarray(rows - rows.mean(axis=0))
 
 
 def column_weights(metric: MahalanobisMetric, X: Any) -> dict[str, float]:
@@ -55,10 +64,7 @@ def column_weights(metric: MahalanobisMetric, X: Any) -> dict[str, float]:
     groups = groups if metric.preprocessor is None else metric.preprocessor.feature_groups()
     if X is None:  # differences of one feature each
         return distance_shares(np.eye(metric.n_features_in), metric.components, groups)
-    rows = metric._rows(X, "X")
-    rows = rows[:: max(1, rows.shape[0] // _MOST_WEIGHED)]
-    rows = rows.toarray() if is_sparse(rows) else rows
-    return distance_shares(rows - rows.mean(axis=0), metric.components, groups)
+    return distance_shares(row_differences(metric._rows(X, "X")), metric.components, groups)
 
 
 def plot_map(

@@ -9,7 +9,7 @@ import numpy as np
 from mahala.compiled.sums.vote_sums import leading_votes
 from mahala.data.columns.values import is_frame
 from mahala.engine import engine_for
-from mahala.metric.plots import distance_shares, leading_plane
+from mahala.metric.plots import distance_shares, leading_plane, row_differences
 from mahala.neighbors.fitted import Fitted
 from mahala.neighbors.reasons import Reasons, reasons_of
 from mahala.neighbors.rows import RowName
@@ -21,9 +21,6 @@ from mahala.support.validation import is_sparse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Rows of which the weights of columns are computed, at most.
-_MOST_WEIGHED = 5_000
 
 
 class Suspects(NamedTuple):
@@ -170,10 +167,8 @@ class Inspection(ABC):
         model = self._fitted_model()
         if model.fixed_metric is not None:
             raise ValueError("the columns of a metric that was given are its own: see its explain")
-        plain = model.rows.points.plain
-        rows = model.encoder.encoded(plain[:: max(1, len(plain) // _MOST_WEIGHED)]).astype(np.float64)
-        groups = model.encoder.feature_groups()
-        return distance_shares(rows - rows.mean(axis=0), model.map.astype(np.float64), groups)
+        rows = model.encoder.encoded(model.rows.points.plain)
+        return distance_shares(row_differences(rows), model.map.astype(np.float64), model.encoder.feature_groups())
 
     def map_points(self) -> "MapPoints":
         """Return the training rows in the two leading directions of the metric."""

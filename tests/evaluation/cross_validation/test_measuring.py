@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import ITML, LDA, NCA, PA
+from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.scaling import feature_scales
 from mahala.evaluation.cross_validation.measuring import Budget, choose, clearly_best, final_seconds, measure_cell
 from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
@@ -69,7 +70,8 @@ def test_all_is_used_and_not_more(clock):
 
 def plan_of(X, y, **arguments):
     target = target_of(y, len(y), np.asarray(y).dtype.kind == "f")
-    settings = {name: arguments.pop(name) for name in ("n_neighbors", "scaling") if name in arguments}
+    names = ("n_neighbors", "scaling", "preprocessor")
+    settings = {name: arguments.pop(name) for name in names if name in arguments}
     fields = {
         "X": X, "target": target, "rows": np.arange(len(y)), "n_rows": len(y),
         "parts": parts_of(None if target.is_number else target.codes, 3, 2, 0, None, None, len(y)),
@@ -154,3 +156,23 @@ def test_each_cell_has_its_own_number_of_neighbours():
     values = y[plan.parts[0][1]]
     for cell in cells:
         assert cell.loss == cell.losses[cell.n_neighbors - 1] == pytest.approx(np.mean(cell.predicted != values))
+
+
+def test_shares_of_records_are_those_of_the_distance_in_the_training_part():
+    pandas = pytest.importorskip("pandas")
+    X, y = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 3
+    frame = pandas.DataFrame(X, columns=["a", "b"]).assign(sample=np.arange(90) % 45)
+    preprocessor = TablePreprocessor().fit(frame)
+    X = preprocessor.transform(frame)
+    plan = plan_of(X, y, preprocessor=preprocessor, scaling="standard")
+    assert plan.records == {"sample": "a running number"}
+    train = X[plan.parts[1][0]]
+    shares = {
+        name: measure_cell(plan, Key(name, 1), ("standard", "standard"), None, get_config())[1].record_shares.tolist()
+        for name in ("Euclidean", "Euclidean, scaled", "LDA")
+    }
+    assert shares["Euclidean"] == pytest.approx([train[:, 2].var() / train.var(axis=0).sum()])
+    assert shares["Euclidean, scaled"] == pytest.approx([1 / 3])
+    scaled = train / train.std(axis=0)
+    learned = LDA().fit(scaled, y[plan.parts[1][0]]).metric_
+    assert shares["LDA"] == pytest.approx([learned.column_weights(scaled)["x2"]])

@@ -250,7 +250,7 @@ def _plan_of_numbers(
         reading += f", {_day(present.min())} to {_day(present.max())} → days"
     if not n_gaps and len(present) > 1 and present.min() == present.max():
         return ColumnPlan(name, "out", f"left out: the same value in every row ({present[0]:g})")
-    why = _identifier(name, column) if settings.identifiers == "drop" and column.kind == "number" else None
+    why = identifier_reason(name, present) if settings.identifiers == "drop" and column.kind == "number" else None
     if why:
         return ColumnPlan(name, "out", f"left out: looks like an identifier ({why})")
     median = float(np.median(present))
@@ -316,9 +316,8 @@ def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {_shown(odd[0])}" if odd else reading
 
 
-def _identifier(name: str, column: Column) -> str | None:
+def identifier_reason(name: str, values: FloatArray) -> str | None:
     """Return why a column of numbers looks like an identifier, or None if it does not."""
-    values = column.values[~column.missing]
     n = len(values)
     if n < _LEAST_IN_ORDER or (values != np.rint(values)).any():
         return None
@@ -331,6 +330,20 @@ def _identifier(name: str, column: Column) -> str | None:
     if n_values == n >= _LEAST_SHUFFLED and values.max() - values.min() < 1.5 * n:
         return "whole numbers that fill a range, each once"
     return None
+
+
+def record_kind(name: str, kind: str, values: FloatArray) -> str | None:
+    """Return what a column holds if it says when or as which number a row was recorded, or else None.
+
+    A running number may begin anew several times, as in each group of rows.
+    """
+    if kind == "date":
+        return "a date"
+    if identifier_reason(name, values):
+        return "an identifier"
+    steps = np.diff(values)
+    ones = len(steps) >= _LEAST_IN_ORDER and np.count_nonzero(np.abs(steps) == 1.0) >= _MOSTLY * len(steps)
+    return "a running number" if ones and max((steps > 0).mean(), (steps < 0).mean()) >= _MOSTLY else None
 
 
 def _day(value: float) -> str:

@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.voting import best_count, chosen_neighbors, predictions
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
+from mahala.metric.plots import distance_shares, row_differences
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray
 from mahala.support.limits import time_limit
@@ -53,6 +54,7 @@ class Cell:
     scaling : the scaling that was used
     stopped : whether the fit was stopped by its time limit
     n_neighbors : number of neighbours, given or chosen in the training part; 0 of a model
+    record_shares : shares of the columns `records` of the plan in the mean squared distance; empty of a model
     """
 
     losses: FloatArray
@@ -62,6 +64,7 @@ class Cell:
     stopped: bool = False
     failure: str | None = None
     n_neighbors: int = 0
+    record_shares: FloatArray = field(default_factory=lambda: np.empty(0))
 
     @property
     def loss(self) -> float:
@@ -218,12 +221,13 @@ def measure_cell(
                 return key, Cell(np.array([wrong.mean()]), wrong, spent, "none", limit.stopped)
             if key.name in plan.models:
                 how = "none" if key.name in plan.predictors else "standard"
-                predicted, scores, spent, k = *_by_model(plan, key), 0
+                predicted, scores, spent, k, shares = *_by_model(plan, key), 0, np.empty(0)
             else:
-                predicted, scores, spent, k = _by_neighbors(plan, key, learner, how)
+                predicted, scores, spent, k, shares = _by_neighbors(plan, key, learner, how)
             values = plan.target.values[plan.parts[key.part][1]]
             curve = losses(plan.measure, predicted, values, scores, rarer_class(plan.target.codes))
-            return key, Cell(curve, predicted[:, max(k, 1) - 1], spent, how, limit.stopped, n_neighbors=k)
+            answers = predicted[:, max(k, 1) - 1]
+            return key, Cell(curve, answers, spent, how, limit.stopped, n_neighbors=k, record_shares=shares)
         except Exception as error:  # an error of one learner must not lose the results of the others
             if key.name in PLAIN:
                 raise
@@ -275,22 +279,39 @@ def _by_model(plan: Plan, key: Key) -> tuple[Any, Scores, float]:
     return predicted[:, None], lambda code: scores[:, [code]], seconds
 
 
-def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -> tuple[Any, Scores, float, int]:
-    """Return predictions of the test rows for every number of neighbours, scores of a class, CPU seconds, and k."""
+def _by_neighbors(
+    plan: Plan, key: Key, learner: Learner | None, how: Scaling
+) -> tuple[Any, Scores, float, int, FloatArray]:
+    """Return what was measured of a distance.
+
+    These are predictions of the test rows for every number of neighbours, scores of a class, CPU seconds, k, and the
+    shares of `plan.records` in the mean squared distance.
+    """
     train, test = plan.parts[key.part]
     (X, X_test), target = plan.split(train, test), plan.target.select(train)
     start = time.process_time()
+    L, scaled = None, X
     if learner is not None:
         metric = fitted(X, target.of(learner), _seeded(learner, plan.settings, key), how)
         if not metric.is_psd:
             raise ValueError(f"{type(learner).__name__} learned a metric that is not positive semi-definite")
+        L, scaled = metric.components, X if metric.scales is None else divided(X, metric.scales)
         X, X_test = metric.transform(X), metric.transform(X_test)
     elif key.name != EUCLIDEAN:
         scales = feature_scales(X, how)
-        X, X_test = divided(X, scales), divided(X_test, scales)
+        X, X_test = scaled, _ = divided(X, scales), divided(X_test, scales)
         if key.name in DISTANCES:
             X, X_test = embedded(key.name, X, target.codes, X_test)
     seconds = time.process_time() - start
     k = chosen_neighbors(plan, key.part, X, target)
     predicted, means = predictions(X, target, X_test, plan.counts, keep=plan.measure == "roc_auc")
-    return predicted, lambda code: means[:, :, code].T, seconds, k
+    return predicted, lambda code: means[:, :, code].T, seconds, k, _record_shares(plan, scaled, L)
+
+
+def _record_shares(plan: Plan, rows: Any, L: FloatArray | None) -> FloatArray:
+    """Return the shares of `plan.records` in the mean squared length of differences of scaled rows that L maps."""
+    preprocessor = plan.settings.preprocessor
+    if preprocessor is None or not plan.records:
+        return np.empty(0)
+    shares = distance_shares(row_differences(rows), L, preprocessor.feature_groups())
+    return np.array([shares[name] for name in plan.records])

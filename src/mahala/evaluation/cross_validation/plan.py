@@ -135,6 +135,12 @@ class Plan:
         return [*names, EUCLIDEAN_ALL] if self.settings.scaling == "auto" and self.has_binary else names
 
     @cached_property
+    def records(self) -> dict[str, str]:
+        """Columns that say when or as which number a row was recorded, and what they hold."""
+        preprocessor = self.settings.preprocessor
+        return {} if preprocessor is None else preprocessor.record_columns(self.X)
+
+    @cached_property
     def repetitions(self) -> list[list[int]]:
         """The numbers of the test parts of each repetition of the cross-validation."""
         result: list[list[int]] = []

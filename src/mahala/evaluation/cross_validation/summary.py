@@ -27,6 +27,9 @@ from mahala.support.arrays import IndexArray
 from mahala.support.parameters import get_config
 from mahala.support.validation import is_sparse
 
+# A share of the mean squared distance.
+_MOST_OF_DISTANCE = 0.5
+
 
 def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
     """Make the leaderboard of the test parts that are done; `end` is what ended a partial comparison."""
@@ -76,7 +79,8 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         columns=() if preprocessor is None else tuple(preprocessor.columns_),
     )
     board = _in_words(board)
-    return replace(board, cautions=tuple(_cautions(plan, board)))
+    records = _record_cautions(plan, board, cells, done)
+    return replace(board, cautions=(*_cautions(plan, board), *records))
 
 
 def _of_answers(plan: AnswerPlan, cells: Mapping[Key, Cell], done: list[int], notes: list[str]) -> Leaderboard:
@@ -164,6 +168,18 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
             f"new groups the {board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: pass it "
             "as groups, or drop it."
         )
+
+
+def _record_cautions(plan: Plan, board: Leaderboard, cells: Mapping[Key, Cell], done: list[int]) -> Iterator[str]:
+    """Yield that most of the distance is a column that says when or as which number rows were recorded."""
+    for name in dict.fromkeys(entry.name for entry in (board.winner, board.candidate) if entry is not None):
+        shares = np.mean([cells[Key(name, part)].record_shares for part in done], axis=0)
+        for (column, what), share in zip(plan.records.items(), shares, strict=True):
+            if share > _MOST_OF_DISTANCE:
+                yield (
+                    f"{100.0 * share:.0f} % of the distance is {column!r}, {what} ({board[name].spoken}): rows that "
+                    "were recorded one after the other are near. Drop this column, unless that is meant."
+                )
 
 
 def _new_group_errors(plan: Plan, board: Leaderboard, groups: IndexArray) -> tuple[float, float]:
