@@ -13,6 +13,7 @@ from mahala.data.scaling import Scaling
 from mahala.evaluation.cell_file import CellFile
 from mahala.evaluation.cross_validation.answers import AnswerPlan, plan_answers
 from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.halving import finished_parts, most_keys, next_keys
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.measuring import Budget, Cell, measured_cells
@@ -91,7 +92,8 @@ def compare(
     folds : int, default=5
         Number of folds. If a class has fewer rows, fewer folds are used.
     repeats : int or "auto", default="auto"
-        How often the cross-validation is repeated with other folds. "auto" is 2 to 10: more for fewer rows.
+        How often the cross-validation is repeated with other folds. "auto" is 2 to 10, more for fewer rows, and after
+        each repetition only learners that can still win go on, the better half at most.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,
@@ -163,10 +165,11 @@ def compare(
     else:
         plan = make_plan(X, y, learners, settings)
     cells, interrupt = _measure(plan, resume, n_jobs, callback)
-    done = _finished_parts(plan, cells)
+    done = finished_parts(plan, cells)
     if interrupt is not None and not done:
         raise interrupt
     end = "Ctrl-C" if interrupt is not None else f"the budget of {settings.budget or 0.0:g} seconds"
+    end = end if next_keys(plan, cells) else ""
     board = summarise(plan, cells, done, end)
     if interrupt is not None:
         raise ComparisonInterrupted(board) from interrupt
@@ -183,21 +186,18 @@ def _measure(
     n_processes = get_active_backend()[0].effective_n_jobs(n_jobs)
     budget = Budget(plan.settings.budget, missing, {**plan.learners, **plan.predictors}, n_processes)
     try:
-        for key, cell in measured_cells(plan, missing, budget, n_jobs):
-            cells[key] = cell
-            file.add(key, vars(cell))
-            if callback is not None:
-                callback(len(cells), len(plan.keys), key.name)
-            if budget.is_spent() and len(_finished_parts(plan, cells)) > 1:
-                break
+        while keys := next_keys(plan, cells):
+            total = most_keys(plan, cells)
+            for key, cell in measured_cells(plan, keys, budget, n_jobs):
+                cells[key] = cell
+                file.add(key, vars(cell))
+                if callback is not None:
+                    callback(len(cells), total, key.name)
+                if budget.is_spent() and len(finished_parts(plan, cells)) > 1:
+                    return cells, None
     except KeyboardInterrupt as error:
         return cells, error
     return cells, None
-
-
-def _finished_parts(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> list[int]:
-    """Return the test parts on which all candidates have been measured."""
-    return [part for part in range(len(plan.parts)) if all(Key(name, part) in cells for name in plan.candidates)]
 
 
 def held_out(

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -108,9 +108,11 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     """Return the losses of all candidates that did not fail, on the test parts that are done.
 
     Of rows that were tested in some of the repetitions only, because the comparison is partial, the complete
-    repetitions count; without any, the parts of the one with the most.
+    repetitions count; without any, the parts of the one with the most. A learner that was not measured in all of these
+    repetitions has in the others the mean loss of each row.
     """
-    names = [name for name in plan.candidates if all(cells[Key(name, part)].failure is None for part in done)]
+    measured = {name: [part for part in done if Key(name, part) in cells] for name in plan.candidates}
+    names = [name for name, parts in measured.items() if all(cells[Key(name, part)].failure is None for part in parts)]
     if row_losses(plan.measure, plan.target.values, plan.target.values) is None:
         by_part = {name: np.array([[cells[Key(name, part)].loss for part in done]]) for name in names}
         overlap = 1.0 / max(plan.settings.folds - 1, 1)
@@ -119,14 +121,19 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     used = whole or [max(([part for part in parts if part in done] for parts in plan.repetitions), key=len)]
     rows = np.sort(np.concatenate([plan.parts[part][1] for part in used[0]]))
     folds = np.empty((len(used), len(plan.target.codes)), dtype=np.intp)
+    for repeat, parts in enumerate(used):
+        for part in parts:
+            folds[repeat, plan.parts[part][1]] = part
     losses: dict[str, FloatArray] = {}
     for name in names:
-        predicted = np.zeros((len(used), len(plan.target.codes)), dtype=plan.target.values.dtype)
-        for repeat, parts in enumerate(used):
+        repeats = [parts for parts in used if set(parts) <= set(measured[name])]
+        predicted = np.zeros((len(repeats), len(plan.target.codes)), dtype=plan.target.values.dtype)
+        for repeat, parts in enumerate(repeats):
             for part in parts:
                 predicted[repeat, plan.parts[part][1]] = cells[Key(name, part)].predicted
-                folds[repeat, plan.parts[part][1]] = part
-        losses[name] = row_losses(plan.measure, predicted[:, rows], plan.target.values[rows])  # type: ignore[assignment]
+        measures = cast(FloatArray, row_losses(plan.measure, predicted[:, rows], plan.target.values[rows]))
+        means = np.broadcast_to(measures.mean(axis=0), (len(used) - len(repeats), len(rows)))
+        losses[name] = np.concatenate([measures, means])
     groups = None if plan.groups is None else np.unique(plan.groups[rows], return_inverse=True)[1]
     return Units(losses, folds[:, rows], groups, "rows" if groups is None else "groups", rows=rows)
 
@@ -186,7 +193,7 @@ def entries(
     most = np.inf if isinstance(plan, Plan) and plan.target.is_number else 1.0
     result = []
     for name in plan.candidates:
-        entry = entry_of(plan, name, {part: cells[Key(name, part)] for part in done})
+        entry = entry_of(plan, name, {part: cells[Key(name, part)] for part in done if Key(name, part) in cells})
         if name in units.losses and len(base):
             values = units.losses[name].mean(axis=0)
             low, high = mean_interval(values, units.groups)

@@ -95,6 +95,7 @@ class Plan:
     predictors : those among them that are estimators of mahala
     baselines : names of other distances, which are context only
     left_out : reasons why members of the default panel are left out
+    is_halved : whether only learners that can still win are measured after the first repetition
     """
 
     X: Any
@@ -112,6 +113,7 @@ class Plan:
     baselines: Sequence[str] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    is_halved: bool = False
 
     @cached_property
     def scalings(self) -> tuple[Scaling, ...]:

@@ -83,6 +83,8 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         baselines=[name for name in others if name in DISTANCES],
         left_out=missing,
         notes=notes,
+        # F1 and areas under curves are not means over rows, so a learner needs them of the same test parts as others.
+        is_halved=settings.repeats == "auto" and measure not in ("f1", "roc_auc"),
     )
 
 

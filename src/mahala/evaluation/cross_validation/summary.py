@@ -32,14 +32,15 @@ _MOST_OF_DISTANCE = 0.5
 
 
 def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
-    """Make the leaderboard of the test parts that are done; `end` is what ended a partial comparison."""
+    """Make the leaderboard of the test parts that are done; `end` is what ended it before it was complete, or empty."""
     notes = list(plan.notes)
-    if len(done) < len(plan.parts):
-        notes.append(f"Partial: {end} ended the comparison after {len(done)} of {len(plan.parts)} test parts.")
-    elif len(cells) < len(plan.keys):
+    planned = len(plan.parts) if end else len(done)
+    if len(done) < planned:
+        notes.append(f"Partial: {end} ended the comparison after {len(done)} of {planned} test parts.")
+    elif end:
         notes.append("Not all models and baselines were measured, because the comparison was ended before.")
     if isinstance(plan, AnswerPlan):
-        return _of_answers(plan, cells, done, notes)
+        return _of_answers(plan, cells, done, planned, notes)
     units = units_of(plan, cells, done)
     reference = reference_of(plan, units)
     chosen, decision = decide(plan, units, reference, plan.measure)
@@ -75,7 +76,7 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         metric=plan.measure,
         baselines=tuple(entry_of(plan, name, parts) for name, parts in baselines.items() if parts),
         parts=len(done),
-        planned=len(plan.parts),
+        planned=planned,
         columns=() if preprocessor is None else tuple(preprocessor.columns_),
     )
     board = _in_words(board)
@@ -83,7 +84,9 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
     return replace(board, cautions=(*_cautions(plan, board), *records))
 
 
-def _of_answers(plan: AnswerPlan, cells: Mapping[Key, Cell], done: list[int], notes: list[str]) -> Leaderboard:
+def _of_answers(
+    plan: AnswerPlan, cells: Mapping[Key, Cell], done: list[int], planned: int, notes: list[str]
+) -> Leaderboard:
     """Return the leaderboard of answers about new items, which has that about the same items."""
     n_new = len(plan.splits[0].parts)
     numbers = [part for part in done if part < n_new], [part for part in done if part >= n_new]
@@ -105,7 +108,7 @@ def _of_answers(plan: AnswerPlan, cells: Mapping[Key, Cell], done: list[int], no
             n_rows=plan.data.X.shape[0],
             n_features=plan.data.n_features,
             parts=len(done),
-            planned=len(plan.parts),
+            planned=planned,
             notes=tuple(notes),
             metric=split.measure,
         )
