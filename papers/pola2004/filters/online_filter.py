@@ -247,7 +247,7 @@ def _blocks(X: Any) -> Iterator[tuple[CSR, slice]]:
     n, d = X.shape
     for block in row_blocks(n, -(-X.nnz // n) if is_sparse(X) else d, BLOCK_BYTES):
         if is_sparse(X):
-            rows = sp.csr_array(X[block], dtype=np.float64)
+            rows = sp.csr_array(X[block]).astype(np.float64)
             rows.sum_duplicates()
             rows.eliminate_zeros()
             yield (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data), block

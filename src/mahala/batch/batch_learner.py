@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 from mahala.batch.run import Callback, Model, Run, collapses, matrix_of
-from mahala.comparisons import Comparisons, Triplets
+from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, check_features, check_stored_features, kept, refuse_chunks
 from mahala.engine.moments import extremes
@@ -21,7 +21,7 @@ from mahala.learner import DistanceMixin, LabelledRows, Learner, checked_options
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
-from mahala.support.arrays import Arrays, FloatArray, RealArray, check_room
+from mahala.support.arrays import Arrays, FloatArray, RealArray, Rows, RowsLike, check_room
 from mahala.support.display import progress_bar
 from mahala.support.limits import one_blas_thread
 from mahala.support.locking import all_or_nothing, one_at_a_time
@@ -79,7 +79,7 @@ class BatchLearner(DistanceMixin, Learner):
         return model
 
     @checked_options
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them.
 
         Rows that are a tensor on a GPU, or of Dask, are learned from there; see `mahala.set_config` for other rows.
@@ -87,7 +87,9 @@ class BatchLearner(DistanceMixin, Learner):
         return self._fit(X, y)
 
     @one_at_a_time
-    def _fit(self, X: Any, y: Any, prepare: Prepare | None = None, *, resumes: bool = False) -> Self:
+    def _fit(
+        self, X: RowsLike | Comparisons, y: ArrayLike | None, prepare: Prepare | None = None, *, resumes: bool = False
+    ) -> Self:
         """Fit to what `prepare` makes of valid rows or comparisons, such as weighted rows.
 
         With `resumes` the fit starts from the present model, if there is one, as a warm start does.
@@ -122,7 +124,9 @@ class BatchLearner(DistanceMixin, Learner):
             raise interrupt
         return self
 
-    def _training_data(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
+    def _training_data(
+        self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool
+    ) -> LabelledRows | Comparisons:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
             advice = "give it NumPy rows; docs/scale.md lists the learners from 2-D arrays in chunks"
@@ -137,9 +141,10 @@ class BatchLearner(DistanceMixin, Learner):
         rows = data.X if self._reads_stored_rows and not is_sparse(data.X) else dense_rows(data.X)
         return LabelledRows(rows, data.codes) if isinstance(data, LabelledRows) else data.over(rows)
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
+    def _rows(self, X: RowsLike, *, reset: bool) -> Rows:
         check = check_stored_features if self._reads_stored_rows else check_features
-        return check(self, X, reset=reset, at_least=2)
+        rows: Rows = check(self, X, reset=reset, at_least=2)
+        return rows
 
     def _learned(self, key: str) -> RealArray:
         """Return an array of the fitted model."""
@@ -186,7 +191,13 @@ class BatchLearner(DistanceMixin, Learner):
 
     @one_at_a_time
     def calibrate_threshold(
-        self, pairs: Any, y: Any = None, *, strategy: Strategy = "accuracy", beta: float = 1.0, min_rate: float = 0.5
+        self,
+        pairs: Pairs | ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        strategy: Strategy = "accuracy",
+        beta: float = 1.0,
+        min_rate: float = 0.5,
     ) -> Self:
         """Set the threshold that is best for pairs that the metric was not learned from; the next `fit` removes it.
 
@@ -196,8 +207,8 @@ class BatchLearner(DistanceMixin, Learner):
         y : +1 / -1 for pairs without labels of their own
         strategy, beta, min_rate : see :meth:`mahala.MahalanobisMetric.calibrate_threshold`
         """
-        given: Any = {"strategy": strategy, "beta": beta, "min_rate": min_rate}
-        self._metric = self.metric_.calibrate_threshold(self._pairs(pairs), y, **given)
+        calibrated = partial(self.metric_.calibrate_threshold, strategy=strategy, beta=beta, min_rate=min_rate)
+        self._metric = calibrated(self._pairs(pairs), y)
         return self
 
     @property
@@ -208,7 +219,7 @@ class BatchLearner(DistanceMixin, Learner):
             raise AttributeError(f"{type(self).__name__} has no feature_importances_: its matrix M is not diagonal")
         return self._model["w"].astype(np.float64)
 
-    def _embed(self, X: Any) -> Any:
+    def _embed(self, X: Rows) -> Any:
         if "w" not in self._model:
             return map_rows(X, self.components_)
         # Scale in float64, because the weights of float32 features may be outside the range of float32.
@@ -220,7 +231,7 @@ class BatchLearner(DistanceMixin, Learner):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Return the names of the columns of `transform`: those of the features if M is diagonal."""
         self._check_fitted()
         if "w" in self._model:
@@ -239,7 +250,7 @@ class BatchLearner(DistanceMixin, Learner):
         header = {"stop_reason": self.stop_reason_, "seed": self._seed, "threshold": threshold}
         return header, {"objectives": self.objectives_} | prefixed("model", self._model)
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def _set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         check_params(self)
         self._check_params()
         self._seed = count_value(header, "seed")
@@ -271,7 +282,9 @@ class WeightedLearner(BatchLearner):
     """Base class of the learners from rows that may have weights."""
 
     @checked_options
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: RowsLike | Comparisons, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Learn the metric from rows X with class labels y, or from pairs if the learner accepts them.
 
         Parameters
@@ -283,7 +296,7 @@ class WeightedLearner(BatchLearner):
         return self._fit(X, y, None if sample_weight is None else partial(weighted_rows, sample_weight))
 
 
-def weighted_rows(sample_weight: Any, data: LabelledRows | Comparisons) -> LabelledRows:
+def weighted_rows(sample_weight: ArrayLike, data: LabelledRows | Comparisons) -> LabelledRows:
     """Return labelled rows with their weights, without those of weight zero."""
     if not isinstance(data, LabelledRows):
         raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
@@ -307,14 +320,16 @@ def dense_rows(X: Any) -> RealArray:
         advice = "reduce its columns first, for instance with TruncatedSVD"
         check_room(8.0 * X.shape[0] * X.shape[1], None, f"X of shape {X.shape} as a dense array", advice)
         X = X.toarray()
-    X = kept(X)
-    low, high = extremes(X)
+    dense: RealArray = kept(X)
+    low, high = extremes(dense)
     largest = np.maximum(high.astype(np.float64), -low.astype(np.float64))
     extent = high.astype(np.float64) - low
-    varies = (largest >= SMALLEST_VALUE) & (extent > 4.0 * np.finfo(np.result_type(X.dtype, np.float32)).eps * largest)
+    varies = (largest >= SMALLEST_VALUE) & (
+        extent > 4.0 * np.finfo(np.result_type(dense.dtype, np.float32)).eps * largest
+    )
     if (largest[~varies] > 0.0).any():
-        X = np.where(varies, X, X.dtype.type(0))
+        dense = np.where(varies, dense, dense.dtype.type(0))
     largest = np.where(varies, largest, 0.0)
     fits = (largest == 0.0) | ((largest > FLOAT32_RANGE[0]) & (largest < FLOAT32_RANGE[1]))
-    dtype = np.float32 if X.dtype == np.float32 and fits.all() else np.float64
-    return apply_to_rows(lambda rows: np.ascontiguousarray(rows, dtype=dtype), X, X.shape[1], dtype)  # type: ignore[no-any-return]
+    dtype = np.float32 if dense.dtype == np.float32 and fits.all() else np.float64
+    return apply_to_rows(partial(np.ascontiguousarray, dtype=dtype), dense, dense.shape[1], dtype)  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mahala.batch.run import IterationParams, Model, Run, matrix_of
 from mahala.batch.triplets import TripletEdges, TripletLearner
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.edges import best_step, log_loss, weights
+from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed, Where, between, is_count
@@ -86,7 +87,7 @@ class BoostMetric(IterationParams, TripletLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Triplets, run: Run) -> str:
         triplets, n_train = self._held_out_last(self._triplets(data))
         edges = TripletEdges(triplets)
         unit = np.sqrt(edges.scale)

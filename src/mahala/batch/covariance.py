@@ -1,13 +1,13 @@
 """Covariance: the Mahalanobis distance (Mahalanobis, 1936)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import check_varies, covariances, whiten_varying
+from mahala.learner import LabelledRows
 
 
 @dataclass(eq=False, repr=False)
@@ -36,7 +36,7 @@ class Covariance(BatchLearner):
 
     _needs_labels = False
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         X = data.X
         check_varies(X)
         n = len(X)

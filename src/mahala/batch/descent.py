@@ -76,7 +76,12 @@ def descend(
 
 
 def first_components(
-    init: Init, n_components: int | None, X: Any, codes: IndexArray | None, rng: Generator, warm: Model | None = None
+    init: Init,
+    n_components: int | None,
+    X: RealArray,
+    codes: IndexArray | None,
+    rng: Generator,
+    warm: Model | None = None,
 ) -> RealArray:
     """Return L with n_components rows, or as many as features if that is None, in the dtype of X.
 
@@ -119,7 +124,12 @@ def first_components(
 
 
 def first_variables(
-    coordinates: Coordinates, init: Init, n_components: int | None, codes: Any, rng: Generator, warm: Model | None
+    coordinates: Coordinates,
+    init: Init,
+    n_components: int | None,
+    codes: IndexArray | None,
+    rng: Generator,
+    warm: Model | None,
 ) -> tuple[RealArray, bool]:
     """Return the first L' or a' of the coordinates, and whether its scale is that of a model rather than arbitrary.
 

@@ -91,7 +91,7 @@ class GML(IterationParams, WeightedLearner):
         if self.diagonal and self.n_components is not None:
             raise ValueError(f"n_components must be None if diagonal=True, got {self.n_components!r}")
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
         weights = None if isinstance(data, Pairs) else data.weights
         if weights is not None and (self.solver, self.n_pairs) != ("lbfgs", "auto"):
             raise ValueError('sample_weight needs solver="lbfgs" and n_pairs="auto", because it weights all pairs')

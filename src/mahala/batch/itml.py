@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,6 +15,7 @@ from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import Target, check_targets, targets_for
 from mahala.compiled.sums.lmnn import squared_distances
 from mahala.compiled.threads import product, squared_norms
+from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.states import Array
@@ -102,7 +103,7 @@ class ITML(IterationParams, BatchLearner):
         """Lower bound of the squared distances of dissimilar pairs."""
         return float(self._learned("targets")[1])
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
         prior = prior_components(self.prior, data.X)
         data = as_pairs(data, self.n_pairs, self._rng)
         problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))

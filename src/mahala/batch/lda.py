@@ -1,7 +1,7 @@
 """LDA: linear discriminant analysis (Fisher, 1936)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mahala.batch.run import Run, check_n_components, in_precision
 from mahala.batch.whitening import Covariances, constant, covariances, standardised, whiten_varying
 from mahala.engine.inputs import refuse_chunks
 from mahala.engine.moments import class_means
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import Count, Share
 from mahala.support.validation import is_chunked
@@ -60,7 +61,7 @@ class LDA(WeightedLearner):
     _: KW_ONLY
     shrinkage: Shrinkage = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
         check_n_components(self.n_components, most, "the smaller of the number of classes less one and of features")
@@ -71,7 +72,7 @@ class LDA(WeightedLearner):
 
 
 def class_directions(
-    X: Any, codes: IndexArray, weights: FloatArray | None = None, shrinkage: Shrinkage = None
+    X: RealArray, codes: IndexArray, weights: FloatArray | None = None, shrinkage: Shrinkage = None
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return LDA's directions, the best first, the spread of the class means along them, and the sum of the weights.
 
@@ -96,7 +97,7 @@ def class_directions(
     return *discriminants(scatter, within), float(sizes.sum())
 
 
-def _ledoit_wolf(X: Any, codes: IndexArray, weights: FloatArray | None, scatter: Covariances) -> float:
+def _ledoit_wolf(X: RealArray, codes: IndexArray, weights: FloatArray | None, scatter: Covariances) -> float:
     """Return the shrinkage that Ledoit and Wolf estimate."""
     refuse_chunks(X, "shrinkage must be None or a number")
     if weights is not None:

@@ -1,7 +1,7 @@
 """LFDA: local Fisher discriminant analysis (Sugiyama, 2007)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import divided_by_largest, standardised, whiten_varying
 from mahala.compiled.threads import in_pairs_of_blocks, n_threads, scratch, squared_norms, transposed_product
 from mahala.engine.neighbors import class_neighbors
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matrices
 from mahala.support.parameters import Count
 
@@ -63,7 +64,7 @@ class LFDA(BatchLearner):
     n_neighbors: Count = 7
     embedding: Literal["weighted", "orthonormalized", "plain"] = "weighted"
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         X, codes = data.X, data.codes
         d = X.shape[1]
         check_n_components(self.n_components, d, "the number of features")

@@ -10,6 +10,7 @@ from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletHinges, TripletLearner, target_neighbors
 from mahala.batch.whitening import row_coordinates
+from mahala.comparisons import Triplets
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
 from mahala.engine.engine import Hinges
@@ -86,8 +87,8 @@ class LMNN(IterationParams, TripletLearner):
     tol: NonNegative = 1e-6
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
-        hinges: Hinges
+    def _learn(self, data: LabelledRows | Triplets, run: Run) -> str:
+        hinges: Hinges[Any]
         best_scale: Callable[[RealArray], float]
         if isinstance(data, LabelledRows):
             codes, engine = data.codes, current_engine()

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import lapack
@@ -27,7 +27,7 @@ SHORTEST = 1e-6
 UNIT = 4.0
 
 
-def prior_components(prior: Prior, X: Any) -> FloatArray | None:
+def prior_components(prior: Prior, X: RealArray) -> FloatArray | None:
     """Return L₀ with M₀ = L₀ᵀL₀, or None for the identity."""
     if isinstance(prior, MahalanobisMetric):
         prior = prior.in_features(X.shape[1], "prior")

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.logistic.all_answers import AllAnswers, Outcome
@@ -17,7 +18,7 @@ from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.quadruplets import are_labels
 from mahala.judge import Verdict
 from mahala.learner import LabelledRows, checked_options, n_axes
-from mahala.support.arrays import Arrays
+from mahala.support.arrays import Arrays, RowsLike
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import header_value
 from mahala.support.states import prefixed, without_prefix
@@ -101,7 +102,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
     )
 
     @checked_options
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Self:
         """Learn the metric from answers, or from rows with class labels.
 
         Parameters
@@ -114,7 +115,9 @@ class LogisticMetric(LogisticParams, BatchLearner):
         return self._fit_answers(X, y, weights, resumes=False)
 
     @one_at_a_time
-    def partial_fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+    def partial_fit(
+        self, X: RowsLike | Comparisons, y: ArrayLike | None = None, weights: ArrayLike | None = None
+    ) -> Self:
         """Learn from more answers, beside those of earlier calls, in a few iterations from the present map.
 
         The penalty is the multiple of 6 / n that `fit` chose, for all answers so far. With `batch_size`, earlier
@@ -126,32 +129,34 @@ class LogisticMetric(LogisticParams, BatchLearner):
         """
         return self._fit_answers(X, y, weights, resumes=True)
 
-    def _fit_answers(self, X: Any, y: Any, weights: Any, *, resumes: bool) -> Self:
+    def _fit_answers(
+        self, X: RowsLike | Comparisons, y: ArrayLike | None, weights: ArrayLike | None, *, resumes: bool
+    ) -> Self:
         if weights is not None and self._rated_pairs(X, y) is not None:
             made = "answers, which are made of two ratings each"
             raise ValueError(f"weights must be None with ratings: they weight {made}")
         return self._fit(X, y, None if weights is None else partial(_weighted, weights), resumes=resumes)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> float:
         """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
         if self._rated_pairs(X, y) is not None:
             self._check_fitted()
-            X, y = self._given(X, y, reset=False), None
+            return super().score(self._given(X, y, reset=False))
         return super().score(X, y)
 
     @classmethod
     def _kinds(cls) -> dict[int, type[Comparisons]]:
         return {2: Pairs, 3: Triplets, 4: Quadruplets}
 
-    def _rated_pairs(self, X: Any, y: Any) -> Pairs | None:
+    def _rated_pairs(self, X: RowsLike | Comparisons, y: ArrayLike | None) -> Pairs | None:
         """Return pairs if y are their ratings, else None."""
         pairs = X if isinstance(X, Comparisons) or n_axes(X) != 3 else self._from_array(X)
         return pairs if isinstance(pairs, Pairs) and y is not None and not are_labels(y) else None
 
-    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
+    def _given(self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool) -> LabelledRows | Comparisons:
         """Validate rows with labels, or answers; pairs with ratings become quadruplets."""
         pairs = self._rated_pairs(X, y)
-        if pairs is None:
+        if pairs is None or y is None:
             return super()._given(X, y, reset=reset)
         self._check_features(pairs, reset=reset)
         return Quadruplets.from_ratings(pairs.X, pairs.left, pairs.right, y, random_state=self._seed)
@@ -160,11 +165,11 @@ class LogisticMetric(LogisticParams, BatchLearner):
     def _reads_stored_rows(self) -> bool:  # type: ignore[override]
         return self.batch_size is not None
 
-    def _learn(self, data: Any, run: Run) -> str:
-        if isinstance(data, LabelledRows):
-            rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
-        elif not isinstance(data, Answers):
+    def _learn(self, data: LabelledRows | Answers | Comparisons, run: Run) -> str:
+        if isinstance(data, Comparisons):
             data = Answers.of(data)
+        elif isinstance(data, LabelledRows):
+            rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
         problem: AllAnswers | AnswersInMinibatches
         if self.batch_size is None:
             problem = AllAnswers(data, self, self._rng, self._outcome if run.resumes else None)
@@ -185,7 +190,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
         header["verdict"] = None if verdict is None else list(verdict)
         return header, arrays | prefixed("answers", {} if answers is None else answers._asdict())
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def _set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
         numbers = (header_value(header, name, float, type(None)) for name in ("lam", "multiple"))
         lam, multiple = (np.inf if number is None else number for number in numbers)
@@ -195,7 +200,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
         self._set_outcome(Outcome(lam, multiple, verdict, answers))
 
 
-def _weighted(weights: Any, data: LabelledRows | Comparisons) -> Answers:
+def _weighted(weights: ArrayLike, data: LabelledRows | Comparisons) -> Answers:
     """Return answers with their weights."""
     if isinstance(data, LabelledRows):
         raise ValueError("weights must be None with class labels: they weight answers")

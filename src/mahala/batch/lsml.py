@@ -2,19 +2,20 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.logdet import UNIT, LogDetProblem, Prior, prior_components
 from mahala.batch.run import IterationParams, Run
-from mahala.comparisons import Quadruplets
+from mahala.comparisons import Comparisons, Quadruplets
 from mahala.comparisons.quadruplets import draw_quadruplets
 from mahala.compiled.threads import product
 from mahala.engine.inputs import gathered
 from mahala.learner import LabelledRows, checked_options
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import FloatArray, RealArray, RowsLike
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.validation import check_weights
 
@@ -81,7 +82,7 @@ class LSML(IterationParams, BatchLearner):
     random_state: Seed = None
 
     @checked_options
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Self:
         """Learn the metric from quadruplets, or from rows with class labels.
 
         Parameters
@@ -92,14 +93,14 @@ class LSML(IterationParams, BatchLearner):
         """
         return self._fit(X, y, None if weights is None else partial(_weighted, weights))
 
-    def _learn(self, data: Any, run: Run) -> str:
-        prior, weights = prior_components(self.prior, data.X), None
+    def _learn(self, data: "LabelledRows | Quadruplets | _Weighted", run: Run) -> str:
+        prior = prior_components(self.prior, data.X)
         if isinstance(data, LabelledRows):
             rows = draw_quadruplets(data.codes, self.n_quadruplets, self._rng, name="n_quadruplets")
             data = Quadruplets._build(*gathered(data.X, *rows))
-        elif isinstance(data, _Weighted):
-            data, weights = data.quadruplets, data.weights
-        problem = _Problem(data, prior, np.ones(len(data)) if weights is None else weights, float(self.gamma))
+        if isinstance(data, Quadruplets):
+            data = _Weighted(data.X, data, np.ones(len(data)))
+        problem = _Problem(data.quadruplets, prior, data.weights, float(self.gamma))
         return problem.solve(run, run.warm, max_iter=self.max_iter, tol=self.tol)
 
 
@@ -109,7 +110,7 @@ class _Weighted(NamedTuple):
     weights: FloatArray
 
 
-def _weighted(weights: Any, data: LabelledRows | Quadruplets) -> _Weighted:
+def _weighted(weights: ArrayLike, data: LabelledRows | Quadruplets) -> _Weighted:
     """Return quadruplets with their weights."""
     if isinstance(data, LabelledRows):
         raise ValueError("weights must be None with class labels: they weight quadruplets")

@@ -13,6 +13,7 @@ from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
 from mahala.comparisons import Pairs
 from mahala.compiled.sums.weighting import extreme_pairs
+from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative
 
@@ -74,7 +75,7 @@ class MDM(IterationParams, BatchLearner):
         """Number of dissimilar pairs that are too close together to be separated."""
         return int(self._learned("n_dropped")[0])
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
         source = _GivenPairs(data) if isinstance(data, Pairs) else _AllPairs(data.X, data.codes)
         program = _Program(source.features)
         u = np.ones(source.features.shape[1])  # weights of features of range 1

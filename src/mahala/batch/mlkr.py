@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 
 from mahala.batch.batch_learner import BatchLearner
@@ -12,7 +13,7 @@ from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Comparisons
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import RealArray, row_blocks
+from mahala.support.arrays import RealArray, Rows, RowsLike, row_blocks
 from mahala.support.parameters import Count, NonNegative, Seed
 from mahala.support.validation import as_floats, to_numpy
 
@@ -63,7 +64,7 @@ class MLKR(IterationParams, BatchLearner):
     tol: NonNegative = 1e-5
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         # In float64: an error as small as the rounding of float32 grows from step to step until the fit ends elsewhere.
         X = data.X - data.X.mean(axis=0, dtype=np.float64)
         unit = float(data.codes.std())
@@ -77,7 +78,7 @@ class MLKR(IterationParams, BatchLearner):
         unit **= 2
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
 
-    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
+    def _given(self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool) -> LabelledRows | Comparisons:
         if isinstance(X, Comparisons):
             return super()._given(X, y, reset=reset)  # which says what it learns from
         X, targets = self._labelled_rows(X, y, reset=reset)
@@ -85,7 +86,7 @@ class MLKR(IterationParams, BatchLearner):
             raise ValueError("y has one value; MLKR needs rows of at least two target values that differ")
         return LabelledRows(X, targets)
 
-    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    def _labelled_rows(self, X: RowsLike, y: ArrayLike | None, *, reset: bool) -> tuple[Rows, Any]:
         """Validate rows and their target values."""
         if y is None:
             raise ValueError("MLKR requires y to be passed, but the target y is None; it holds a number for each row")
@@ -97,7 +98,7 @@ class MLKR(IterationParams, BatchLearner):
             raise ValueError("y must hold finite numbers up to 1e150, got NaN, infinity or a larger one")
         return X, targets
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> float:
         """Return how well the metric judges, the higher the better.
 
         For rows with target values, the share R² of their variance that leave-one-out kernel regression explains: 1 at

@@ -1,7 +1,7 @@
 """MMC: Mahalanobis metric for clustering with side information (Xing, Ng, Jordan, Russell, 2002)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.whitening import pair_coordinates, standardised
 from mahala.comparisons import Pairs
+from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.parameters import Count, NonNegative, Seed
 
@@ -66,7 +67,7 @@ class MMC(IterationParams, BatchLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
         data = drawn(data, self.n_pairs, self._rng)
         scaled, factors = standardised(data.X)
         costs = pair_costs(data)

@@ -1,13 +1,13 @@
 """NCA: neighbourhood components analysis (Goldberger, Roweis, Hinton, Salakhutdinov, 2004)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Run
 from mahala.engine import current_engine
 from mahala.engine.inputs import computed
+from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.parameters import Count, NonNegative, Seed
 
@@ -75,7 +75,7 @@ class NCA(IterationParams, BatchLearner):
     tol: NonNegative = 1e-5
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         X, engine = data.X - computed(data.X.mean(axis=0)), current_engine()
         rows = engine.place(X)
 

@@ -33,7 +33,7 @@ class AllPairs:
         """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
         return self.engine.between(Z, self._codes, (*coefficients, cutoff), self._weights)
 
-    def scatter(self, X: Any) -> FloatArray:
+    def scatter(self, X: RealArray) -> FloatArray:
         """Σ v vᵀ over the similar pairs, v = x_i - x_j."""
         codes, weights = self._codes, self._weights
         return scatter(X, codes, class_means(X, codes, weights), within_factors(codes, weights))
@@ -75,7 +75,14 @@ class GivenPairs:
         return far / max(1, len(self._dissimilar[0]))
 
 
-def as_pairs(data: Any, n_pairs: Any, rng: Any, *, balance: float | None = None, at_most: bool = False) -> Pairs:
+def as_pairs(
+    data: LabelledRows | Pairs,
+    n_pairs: Literal["auto"] | int,
+    rng: np.random.Generator,
+    *,
+    balance: float | None = None,
+    at_most: bool = False,
+) -> Pairs:
     """Return given pairs, or pairs that are drawn of labelled rows, over rows in memory."""
     if isinstance(data, Pairs):
         return data
@@ -83,7 +90,7 @@ def as_pairs(data: Any, n_pairs: Any, rng: Any, *, balance: float | None = None,
     return Pairs._build(*gathered(data.X, left, right), similar)
 
 
-def drawn(data: Any, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
+def drawn(data: LabelledRows | Pairs, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
     """Draw at most n_pairs pairs of labelled rows; return given pairs, and for "auto" the labelled rows, unchanged."""
     return data if isinstance(n_pairs, str) else as_pairs(data, n_pairs, rng, at_most=True)
 

@@ -1,7 +1,6 @@
 """PCA: principal component analysis (Pearson, 1901)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run, check_n_components, in_precision
 from mahala.batch.whitening import divided_by_largest
 from mahala.engine.moments import principal_directions
+from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Fraction, Seed
 
 
@@ -54,7 +54,7 @@ class PCA(BatchLearner):
     whiten: bool = False
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         X, m = data.X, self.n_components
         check_n_components(m, min(X.shape), "the smaller of the numbers of rows and features")
         shifted, largest = divided_by_largest(X)  # so that squares neither overflow nor underflow

@@ -1,7 +1,7 @@
 """PSDBoost: a Mahalanobis metric of trace one by linear programming (Shen, Welsh, Wang, 2008)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy.optimize import linprog
@@ -9,7 +9,9 @@ from scipy.optimize import linprog
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletEdges, TripletLearner
 from mahala.batch.whitening import check_varies, major_directions
+from mahala.comparisons import Triplets
 from mahala.engine.moments import rows_times
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, NonNegative, Where, is_number
 
@@ -73,7 +75,7 @@ class PSDBoost(IterationParams, TripletLearner):
     max_iter: Count = 100
     tol: NonNegative = 1e-3
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Triplets, run: Run) -> str:
         data = self._triplets(data)
         check_varies(data.X)
         # Where no metric puts the worst triplets in order, the best would be one under which all rows are equal.

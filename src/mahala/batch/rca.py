@@ -2,7 +2,6 @@
 
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import check_varies, covariances, whiten_within
 from mahala.comparisons import Pairs
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.lazily import csgraph, sp
 from mahala.support.parameters import Count, Share
@@ -63,7 +63,7 @@ class RCA(WeightedLearner):
     _: KW_ONLY
     regularization: Share = 1e-6
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
         check_n_components(self.n_components, data.X.shape[1], "the number of features")
         if isinstance(data, Pairs):  # the connected components of the graph of similar pairs
             edges = data.left[data.similar], data.right[data.similar]

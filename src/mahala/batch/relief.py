@@ -1,7 +1,6 @@
 """Relief: feature weights from nearest hits and misses (Kira, Rendell, 1992)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from mahala.batch.run import Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
 from mahala.engine.moments import squared_differences
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Seed
 
@@ -60,7 +60,7 @@ class Relief(BatchLearner):
         """The paper's weight of each feature: negative if rows differ more from their hits than from their misses."""
         return self._learned("relevance")
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         X, codes = data.X, data.codes
         rows = rows_in_shared_classes(codes)
         if self.n_samples is not None and self.n_samples < len(rows):

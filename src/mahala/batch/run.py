@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -112,7 +111,7 @@ def in_precision(L: RealArray, dtype: DTypeLike) -> RealArray:
     return L.astype(dtype) if np.abs(L).max() < 1e18 else L
 
 
-def collapses(model: Model, X: Any) -> bool:
+def collapses(model: Model, X: RealArray) -> bool:
     """Return whether there are rows that differ, and all of them are at distance zero."""
     if "weights" in model and model["weights"][1] > 0.0:
         return False

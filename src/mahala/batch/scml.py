@@ -107,13 +107,17 @@ class SCML(IterationParams, BatchLearner):
         """The weight of each basis in `bases_`."""
         return self._learned("basis_weights")
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Triplets, run: Run) -> str:
         check_varies(data.X)
         X = data.X.astype(np.float64) - data.X.mean(axis=0, dtype=np.float64)
         codes = data.codes if isinstance(data, LabelledRows) else None
         scale = 2.0 * float(np.square(X).sum()) / len(X)
         X /= np.sqrt(scale)
-        triplets = data.over(X) if codes is None else label_triplets(X, codes, self.n_neighbors, self.n_impostors)
+        triplets = (
+            data.over(X)
+            if isinstance(data, Triplets)
+            else label_triplets(X, data.codes, self.n_neighbors, self.n_impostors)
+        )
         bases, warm = self._first_bases(triplets, codes), run.warm
         start = np.zeros(len(bases))
         if warm is not None:

@@ -14,6 +14,7 @@ from mahala.batch.run import IterationParams, Model, Run
 from mahala.comparisons import Pairs
 from mahala.compiled.sums.lmnn import add_pull
 from mahala.compiled.threads import transposed_product
+from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_matrices
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.states import Array
@@ -96,10 +97,11 @@ class SDML(IterationParams, BatchLearner):
         """The weight of the pairs."""
         return float(self._learned("balance")[0])
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
         check_matrices(4, data.X.shape[1], data.X.shape[1])
         weighted, inverse = _prior_inverse(self.prior, data.X)
         data = as_pairs(data, self.n_pairs, self._rng)
+        assert data.similar is not None, "fit requires labels"
         X = data.X[:, weighted].astype(np.float64)
         pull = np.zeros_like(X)
         add_pull(X, data.left, data.right, np.where(data.similar, 1.0, -1.0), pull)
@@ -127,7 +129,7 @@ class SDML(IterationParams, BatchLearner):
             raise ValueError(f"balance must be smaller for these pairs, got {balance:g}: {reason}; {advice}") from error
 
 
-def _prior_inverse(prior: Prior, X: Any) -> tuple[BoolArray, FloatArray]:
+def _prior_inverse(prior: Prior, X: RealArray) -> tuple[BoolArray, FloatArray]:
     """Return which features have a weight in M₀, and M₀⁻¹ for these."""
     d, components = X.shape[1], prior_components(prior, X)
     if components is None:

@@ -1,7 +1,6 @@
 """Simba: feature weights by gradient ascent on nearest-neighbour margins (Gilad-Bachrach, Navot, Tishby, 2004)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.sums.weighting import simba_pass
+from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray, check_room, slices
 from mahala.support.parameters import Count, NonNegative, Seed
 
@@ -64,7 +64,7 @@ class Simba(IterationParams, BatchLearner):
     tol: NonNegative = 1e-3
     random_state: Seed = None
 
-    def _learn(self, data: Any, run: Run) -> str:
+    def _learn(self, data: LabelledRows, run: Run) -> str:
         codes = data.codes
         rows = rows_in_shared_classes(codes)
         # Centred, and divided by the root mean square of the standard deviations of the features that vary.

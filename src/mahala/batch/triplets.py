@@ -16,6 +16,7 @@ from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, kept
 from mahala.engine.moments import rows_times
 from mahala.engine.neighbors import class_neighbors
+from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.metric.shrinkage import Shrinkage, Weights, mixing_weights
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
@@ -149,14 +150,14 @@ class TripletLearner(BatchLearner):
     def _reduces(self) -> bool:
         return getattr(self, "n_components", None) is not None
 
-    def _triplets(self: Any, data: Any) -> Triplets:
+    def _triplets(self: Any, data: LabelledRows | Triplets) -> Triplets:
         """Return given triplets, or those of each labelled row with its nearest rows."""
         return data if isinstance(data, Triplets) else label_triplets(data.X, data.codes, self.n_neighbors)
 
-    def _finished(self, data: Any, model: Model) -> Model:
+    def _finished(self, data: LabelledRows | Triplets, model: Model) -> Model:
         if self._reduces or not isinstance(data, Triplets):
             return model
-        settings: dict[str, Any] = {"shrinkage": 0.0, "warm_start": False, "callback": None, "verbose": False}
+        settings: dict[str, object] = {"shrinkage": 0.0, "warm_start": False, "callback": None, "verbose": False}
         seed = 0 if self.random_state is None else self._seed  # a learner that draws nothing else stays the same
         if "random_state" in self.get_params(deep=False):
             settings["random_state"] = seed

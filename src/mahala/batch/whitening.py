@@ -47,7 +47,7 @@ class Covariances(NamedTuple):
         return result
 
 
-def covariances(X: Any, groups: IndexArray, weights: FloatArray | None = None) -> Covariances:
+def covariances(X: RealArray, groups: IndexArray, weights: FloatArray | None = None) -> Covariances:
     """Return the covariances around the mean of each group and around the mean of all rows, computed in float64.
 
     The groups are numbered from 0 without gaps. Groups of one row do not count in the covariance within groups; at
@@ -100,19 +100,19 @@ def whiten_varying(covariance: FloatArray, tol: float) -> FloatArray:
     return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T / deviations)
 
 
-def constant(X: Any) -> BoolArray:
+def constant(X: RealArray) -> BoolArray:
     """Return which features have one value in all rows."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
     return np.asarray(low == high)
 
 
-def check_varies(X: Any) -> None:
+def check_varies(X: RealArray) -> None:
     """Raise ValueError if all rows are equal."""
     if constant(X).all():
         raise ValueError("X must have rows that differ, but all its rows are equal")
 
 
-def smallest_variance(X: Any) -> tuple[float, FloatArray]:
+def smallest_variance(X: RealArray) -> tuple[float, FloatArray]:
     """Return the smallest variance that is not minor in the units of the features, and those of the features.
 
     It is a share of one that at least half of the varying features have: a single feature of huge values is no measure.
@@ -122,7 +122,7 @@ def smallest_variance(X: Any) -> tuple[float, FloatArray]:
     return (MINOR * float(np.quantile(varying, 0.5, method="lower")) if len(varying) else 0.0), variances
 
 
-def major_features(X: Any) -> Any:
+def major_features(X: RealArray) -> Any:
     """Return the rows with zeros for features of minor variance.
 
     Directions of length 1 that separate classes would lie along them, and all rows would be nearly equal there.
@@ -131,7 +131,7 @@ def major_features(X: Any) -> Any:
     return X * (variances >= least)
 
 
-def major_directions(X: Any) -> FloatArray:
+def major_directions(X: RealArray) -> FloatArray:
     """Return orthonormal columns: the principal directions without those of minor variance."""
     n, d = X.shape
     mean, (least, _) = computed(X.mean(axis=0, dtype=np.float64)), smallest_variance(X)
@@ -143,7 +143,7 @@ def major_directions(X: Any) -> FloatArray:
     return np.asarray(V[:, variances > max(least, max(n, d) * _EPS * variances.max())])
 
 
-def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
+def to_unit_range(X: RealArray) -> tuple[Any, FloatArray]:
     """Return X with each feature shifted and divided to lie between 0 and 1, and the divisors, infinite if constant."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
     extent = (high - low).astype(np.float64)
@@ -153,7 +153,7 @@ def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
     return scaled, extent
 
 
-def divided_by_largest(X: Any) -> tuple[Any, float]:
+def divided_by_largest(X: RealArray) -> tuple[Any, float]:
     """Return X less its first row, divided by the largest absolute value, and that value: 0 if all rows are equal."""
     shifted = X - computed(X[0])
     high, low = computed(shifted.max(), shifted.min())
@@ -162,7 +162,7 @@ def divided_by_largest(X: Any) -> tuple[Any, float]:
     return shifted, largest
 
 
-def standardised(X: Any, weights: FloatArray | None = None) -> tuple[Any, RealArray]:
+def standardised(X: RealArray, weights: FloatArray | None = None) -> tuple[Any, RealArray]:
     """Return the rows centred and scaled to features of variance one, and the factors: 0 for constant features."""
 
     def mean(A: Any) -> FloatArray:
@@ -189,11 +189,11 @@ class Coordinates:
     with its eigenvalues raised to the floor, is `unit` times the identity.
     """
 
-    X: Any
+    X: RealArray
     P: RealArray
     inverse: RealArray  # L' = L @ inverse, a' = a * inverse
     unit: float = 1.0
-    engine: Engine = Cores()  # noqa: RUF009  (it has no state)
+    engine: Engine[Any] = Cores()  # noqa: RUF009  (it has no state)
 
     @cached_property
     def _rows(self) -> Any:
@@ -216,7 +216,7 @@ class Coordinates:
 
 
 def pair_coordinates(
-    scaled: Any, factors: RealArray, within: FloatArray, floor: float, engine: Engine, *, diagonal: bool
+    scaled: RealArray, factors: RealArray, within: FloatArray, floor: float, engine: Engine[Any], *, diagonal: bool
 ) -> Coordinates:
     """Return coordinates of `standardised` rows in which `within`, raised to `floor` times its mean, is isotropic.
 
@@ -243,7 +243,7 @@ def pair_coordinates(
     return Coordinates(rows, (factors * P).astype(dtype), (back * inverse).astype(dtype), unit, engine)
 
 
-def _unspanned(scaled: Any, directions: FloatArray) -> FloatArray:
+def _unspanned(scaled: RealArray, directions: FloatArray) -> FloatArray:
     """Return orthonormal columns that span those of the directions in which `standardised` rows do not differ."""
     if not directions.shape[1]:
         return directions
@@ -253,7 +253,7 @@ def _unspanned(scaled: Any, directions: FloatArray) -> FloatArray:
     return unspanned
 
 
-def row_coordinates(X: Any, engine: Engine) -> Coordinates:
+def row_coordinates(X: RealArray, engine: Engine[Any]) -> Coordinates:
     """Return coordinates in which the rows are nearly white, without directions of no variance."""
     n, d = X.shape
     mean, low, high = computed(X.mean(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))

@@ -139,8 +139,8 @@ def read_npz(path: str, label: str | None = None) -> tuple[Rows, Array | None]:
                 check_sparse(X)
                 return sp.csr_array(X), labels
             if {"data", "indices", "indptr", "shape"} <= set(arrays):
-                parts = (_array(arrays, name) for name in ("data", "indices", "indptr", "shape"))
-                return csr_from_arrays(*parts), labels
+                data, indices, indptr, shape = (_array(arrays, name) for name in ("data", "indices", "indptr", "shape"))
+                return csr_from_arrays(data, indices, indptr, shape.tolist()), labels
         except Exception as error:  # damaged files cause errors of many types
             hint = ": save them as text, with y.astype(str)" if "Object arrays" in str(error) else ""
             raise ValueError(f"{path} holds arrays that cannot be read ({error}){hint}") from None

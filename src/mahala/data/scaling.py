@@ -107,7 +107,8 @@ def _between_quartiles(X: Any) -> FloatArray:
     columns = X.tocsc() if is_sparse(X) else X
     parts = []
     for block in slices(X.shape[1], _COLUMNS):
-        dense = columns[:, block].toarray() if is_sparse(X) else columns[:, block]
+        part = columns[:, block]
+        dense = part.toarray() if is_sparse(part) else np.asarray(part)
         low, high = np.percentile(dense.astype(np.float64, copy=False), [25.0, 75.0], axis=0)
         parts.append(high - low)
     return np.concatenate(parts)

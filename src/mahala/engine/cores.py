@@ -1,7 +1,7 @@
 """Sums on the cores of this machine: NumPy arrays, compiled functions, threads."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from mahala.engine.hinges import RowHinges
 from mahala.engine.map_descent import DeviceArrays
 from mahala.support.arrays import RealArray
 
+T = TypeVar("T")
+
 
 class Cores:
     """The engine that is used unless another one is chosen."""
@@ -25,7 +27,7 @@ class Cores:
     def fetch(self, Z: RealArray) -> RealArray:
         return Z
 
-    def of_images(self, function: Callable[[RealArray], Any], Z: RealArray) -> Any:
+    def of_images(self, function: Callable[[RealArray], T], Z: RealArray) -> T:
         return function(Z)
 
     def map(self, X: RealArray, L: RealArray) -> RealArray:

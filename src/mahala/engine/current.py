@@ -9,7 +9,7 @@ from mahala.support.parameters import WORKERS, config_context, get_config
 from mahala.support.validation import is_chunked, is_tensor
 
 
-def current_engine() -> Engine:
+def current_engine() -> Engine[Any]:
     """Return the engine of `set_config(engine=...)`."""
     name = get_config()["engine"]
     if name is None or (isinstance(name, str) and not name.startswith(WORKERS)):
@@ -19,13 +19,13 @@ def current_engine() -> Engine:
     return DaskCluster(name.removeprefix(WORKERS) if isinstance(name, str) else "")
 
 
-def machine_engine() -> MachineEngine:
+def machine_engine() -> MachineEngine[Any]:
     """Return the engine of the settings if it is one of this machine, else that of the cores."""
     name = get_config()["engine"]
     return machine(name if isinstance(name, str) and not name.startswith(WORKERS) else "cpu")
 
 
-def engine_for(*inputs: Any) -> AbstractContextManager[None]:
+def engine_for(*inputs: object) -> AbstractContextManager[None]:
     """Return a context with the engine for rows: the GPU of a tensor, Dask for chunks, else that of the settings.
 
     The workers of Dask use the engine of the settings, if that is a name.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -69,7 +68,7 @@ class EdgeGraph:
 
 
 def leading_eigenvector(
-    formed: Callable[[], RealArray], times: Callable[[RealArray], RealArray], d: int, dtype: Any
+    formed: Callable[[], RealArray], times: Callable[[RealArray], RealArray], d: int, dtype: np.dtype[np.floating]
 ) -> RealArray:
     """Return the leading eigenvector of a d × d matrix, which is formed, or multiplied with vectors if d is large."""
     if d > LAPACK_DIMENSION:

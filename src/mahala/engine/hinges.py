@@ -84,14 +84,14 @@ class NearPairs:
         Calls that run at the same time have no row in common. `radius` is squared, and -inf for a row without one. With
         `rows` these are the first rows of the pairs, for one call of the object.
         """
-        radius = self._search.radius(Z, radius)
-        if radius is None:
+        searched = self._search.radius(Z, radius)
+        if searched is None:
             pairs = self._search.pairs
             return self._in_blocks(Z, lambda left, right: use(*pairs[left.start, right.start]), rows)
         heads = self._search.heads(Z)
         # The reduction of the norms is more than the rounding error of squared distances between heads.
         norms = squared_norms(heads) * (1 - 8 * (Z.shape[1] + 4) * np.finfo(Z.dtype).eps)
-        radius, codes, keeps = radius.astype(Z.dtype), self._codes, self._search.keeps
+        radii, codes, keeps = searched.astype(Z.dtype), self._codes, self._search.keeps
         self._threads = n_threads(len(Z) ** 2 * heads.shape[1] / 2)
         kept: dict[tuple[int, int], Near] = {}  # by the first rows of two blocks
         n_found = 0
@@ -101,7 +101,7 @@ class NearPairs:
             x, y = heads[left], heads[right]
             products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
             ends, numbers = np.zeros(len(x) + 1, dtype=np.intp), scratch((products.size,), np.int32, 1)
-            count = find_near(products, left.start, right.start, (norms, radius, codes), ends, numbers)
+            count = find_near(products, left.start, right.start, (norms, radii, codes), ends, numbers)
             pairs = left.start, ends, numbers[:count].copy()
             n_found += count
             if keeps and n_found <= MOST_KEPT:

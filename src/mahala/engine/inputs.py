@@ -2,55 +2,60 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mahala.compiled.threads import in_threads, n_threads
 from mahala.engine.dask import rows as lazy
 from mahala.engine.dask.rows import labelled_parts as labelled_parts
 from mahala.support import validation
-from mahala.support.arrays import IndexArray
-from mahala.support.lazily import sklearn_checks
+from mahala.support.arrays import IndexArray, Rows, RowsLike, StoredRows
+from mahala.support.lazily import BaseEstimator, sklearn_checks
 from mahala.support.validation import check_rows, is_chunked, is_sparse, is_tensor
 
+T = TypeVar("T")
 
-def as_rows(X: Any, name: str = "X") -> Any:
+
+def as_rows(X: RowsLike, name: str = "X") -> Any:
     """Return rows as `check_rows` does; the values of chunks are not read."""
     return lazy.row_chunks(X, name) if is_chunked(X) else check_rows(X, name)
 
 
-def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+def check_features(estimator: BaseEstimator, X: Any, *, reset: bool, at_least: int = 1) -> Any:
     """Return rows as `as_rows` does; their features are those of the estimator, or with `reset` become them."""
     check = lazy.check_features if is_chunked(X) else validation.check_features
     return check(estimator, X, reset=reset, at_least=at_least)
 
 
-def refuse_chunks(X: Any, requirement: str) -> None:
+def refuse_chunks(X: object, requirement: str) -> None:
     """Raise ValueError with what is required with chunked rows, if X is chunked."""
     if is_chunked(X):
         raise ValueError(f"{requirement} with rows of Dask")
 
 
-def computed(*values: Any) -> Any:
+def computed(*values: object) -> Any:
     """Return values, computed together if some of them are not computed yet; one value alone."""
     results = lazy.compute(values) if any(map(is_chunked, values)) else values
     return results if len(results) > 1 else results[0]
 
 
-def kept(X: Any) -> Any:
+def kept(X: T) -> T:
     """Return rows; those in chunks are kept in the memory of a cluster's workers, if there is a cluster."""
     return lazy.persist_on_cluster(X) if is_chunked(X) else X
 
 
-def apply_to_rows(function: Callable[[Any], Any], X: Any, n_columns: int, dtype: Any = None) -> Any:
+def apply_to_rows(
+    function: Callable[..., object], X: StoredRows | Rows, n_columns: int, dtype: DTypeLike | None = None
+) -> Any:
     """Return what the function returns for rows; for those in chunks, which are checked then, an array to compute."""
     if not is_chunked(X):
         return function(X)
     return lazy.map_chunks(lambda rows: function(check_rows(rows)), X, n_columns, dtype)
 
 
-def like(result: Any, X: Any) -> Any:
+def like(result: Any, X: object) -> Any:
     """Return an array as a tensor on the device of X if that is a tensor; otherwise unchanged."""
     if not is_tensor(X):
         return result
@@ -72,7 +77,7 @@ def parts(X: Any, *, keep: bool = False) -> list[tuple[slice, Any]]:
     return list(zip([rows for rows, _ in pieces], lazy.persist([part for _, part in pieces]), strict=True))
 
 
-def check_stored_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+def check_stored_features(estimator: BaseEstimator, X: Any, *, reset: bool, at_least: int = 1) -> Any:
     """Check features as `check_features` does, but return arrays, memory maps, GPU tensors and Zarr's arrays unread."""
     if not (is_tensor(X) and X.device.type != "cpu"):
         X = validation.to_numpy(X)
@@ -86,7 +91,7 @@ def check_stored_features(estimator: Any, X: Any, *, reset: bool, at_least: int 
     return X
 
 
-def gathered(X: Any, *numbers: IndexArray) -> tuple[Any, ...]:
+def gathered(X: StoredRows, *numbers: IndexArray) -> tuple[Any, ...]:
     """Return rows in memory and numbers of them: of chunked rows those that are named, numbered anew."""
     if not is_chunked(X):
         return X, *numbers
@@ -94,7 +99,7 @@ def gathered(X: Any, *numbers: IndexArray) -> tuple[Any, ...]:
     return computed(X[rows]), *np.split(renumbered, len(numbers))
 
 
-def for_each(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *shared: Any) -> list[Any]:
+def for_each(function: Callable[..., T], calls: Sequence[tuple[object, ...]], *shared: object) -> list[T]:
     """Return function(*shared, *call) for each call, in threads, or where the chunks among the arguments are."""
     lists = (value for value in shared if isinstance(value, list))
     if any(map(is_chunked, chain(*calls, *lists))):

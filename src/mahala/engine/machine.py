@@ -1,12 +1,13 @@
 """The engines of one machine, by name."""
 
 from importlib.util import find_spec
+from typing import Any
 
 from mahala.engine.engine import MachineEngine
 from mahala.support.parameters import get_config
 
 
-def machine(name: str) -> MachineEngine:
+def machine(name: str) -> MachineEngine[Any]:
     """Return the engine "cpu", or that of a device of PyTorch."""
     if name == "cpu":
         from mahala.engine.cores import Cores

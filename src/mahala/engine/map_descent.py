@@ -1,12 +1,13 @@
 """Steps of a linear map down the logistic loss of comparisons, a minibatch at a time, with the arrays of any engine."""
 
 import math
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from mahala.compiled.threads import PER_NUMBER, in_rows, n_threads, product
-from mahala.support.arrays import Arrays, FloatArray, RealArray, memory_limit
+from mahala.support.arrays import Arrays, DeviceArray, FloatArray, RealArray, StoredRows, memory_limit
 
 # Shares of the old value in the running means of the gradient and of its squared norm.
 MOMENTUM, MEMORY = 0.9, 0.99
@@ -26,21 +27,21 @@ class DeviceArrays:
     The factors of products, which other engines may round, are as precise as everything else: in float32.
     """
 
-    xp: Any = np  # or torch
+    xp: ModuleType = np  # or torch
 
-    def place(self, X: Any) -> Any:
+    def place(self, X: RealArray) -> DeviceArray:
         """Return an array of NumPy as one of the engine."""
         return X
 
-    def fetch(self, Z: Any) -> Any:
+    def fetch(self, Z: DeviceArray) -> RealArray:
         """Return an array of the engine as NumPy's."""
-        return Z
+        return np.asarray(Z)
 
-    def place_rows(self, X: Any) -> Any:
+    def place_rows(self, X: StoredRows) -> DeviceArray:
         """Return rows of NumPy or PyTorch as an array of the engine of the same type, not copied if possible."""
         return X
 
-    def holds(self, X: Any) -> bool:
+    def holds(self, X: StoredRows) -> bool:
         """Whether rows are in the memory of the engine."""
         return isinstance(X, np.ndarray) and (not isinstance(X, np.memmap) or X.nbytes < self.room())
 
@@ -48,7 +49,7 @@ class DeviceArrays:
         """Return how many bytes of rows the memory of the engine has room for."""
         return SHARE_OF_MEMORY * memory_limit(None)
 
-    def differences(self, rows: Any, left: Any, right: Any) -> Any:
+    def differences(self, rows: DeviceArray, left: DeviceArray, right: DeviceArray) -> DeviceArray:
         """Return rows[left] - rows[right] as factors of products."""
         result = np.empty((len(left), rows.shape[1]), dtype=np.float32)
         dtype = np.float64 if rows.dtype == np.float64 else np.float32
@@ -60,15 +61,15 @@ class DeviceArrays:
         in_rows(of_part, len(left), n_threads(PER_NUMBER * result.size))
         return result
 
-    def factors(self, A: Any) -> Any:
+    def factors(self, A: DeviceArray) -> DeviceArray:
         """Return an array in the precision of the factors of products."""
         return A
 
-    def product(self, A: Any, B: Any) -> Any:
+    def product(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         """Return A @ B in float32, or in the precision of its factors."""
         return product(A, B)
 
-    def floats(self, A: Any) -> Any:
+    def floats(self, A: DeviceArray) -> DeviceArray:
         """Return an array in float32."""
         return A
 
@@ -109,9 +110,16 @@ class MapDescent:
         # The threshold, its momentum, and the mean squares of its gradient and of the map's.
         self._scalars = [arrays.place(state["scalars"][i : i + 1].copy()) for i in range(4)]
         self.n_done = int(state["step"][0])
-        self._losses: list[Any] = []
+        self._losses: list[DeviceArray] = []
 
-    def step(self, rows: Any, left: Any, right: Any, signs: Any, weights: Any) -> None:
+    def step(
+        self,
+        rows: DeviceArray,
+        left: DeviceArray,
+        right: DeviceArray,
+        signs: DeviceArray | None,
+        weights: DeviceArray | None,
+    ) -> None:
         """Take a step for pairs of rows, with the sign -1 for dissimilar ones.
 
         Without signs, the distances of the first half of the pairs should be smaller than those of the second half.
@@ -136,7 +144,7 @@ class MapDescent:
         gradient += 2.0 * problem.lam * (self._map - self._start)
         self._move(gradient, None if signs is None else -pulls.sum())
 
-    def _loss(self, margins: Any) -> tuple[Any, Any]:
+    def _loss(self, margins: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """Return the losses of margins, in units of the temperature, and minus their derivatives."""
         xp, noise = self._arrays.xp, self._problem.noise
         wrong = 1.0 / (1.0 + xp.exp(xp.clip(margins, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)))
@@ -145,7 +153,7 @@ class MapDescent:
         right = noise + (1.0 - 2.0 * noise) * (1.0 - wrong)
         return -xp.log(right), (1.0 - 2.0 * noise) * wrong * (1.0 - wrong) / right
 
-    def _move(self, gradient: Any, by_threshold: Any) -> None:
+    def _move(self, gradient: DeviceArray, by_threshold: DeviceArray | None) -> None:
         xp, flat = self._arrays.xp, gradient.reshape(-1)
         threshold, drift, drift_square, square = self._scalars
         self.n_done += 1

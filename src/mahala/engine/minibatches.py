@@ -4,13 +4,16 @@ A minibatch depends on the seed and on its number alone, so a fit that is resume
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mahala.engine.map_descent import DeviceArrays, MapDescent, MapProblem
 from mahala.engine.row_parts import RowParts, read_rows
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
+from mahala.support.arrays import Arrays, DeviceArray, FloatArray, IndexArray, StoredRows
+
+# Rows, the numbers of those of each pair, and perhaps signs and weights.
+Batch = tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray | None, DeviceArray | None]
 
 # How often each row is read, if the rows do not fit into memory.
 PASSES = 3
@@ -35,7 +38,7 @@ class Minibatches:
     def __init__(
         self,
         arrays: DeviceArrays,
-        X: Any,
+        X: StoredRows,
         comparisons: IndexArray | GivenComparisons,
         problem: MapProblem,
         *,
@@ -58,13 +61,13 @@ class Minibatches:
 class DrawnSource:
     """Pairs drawn from the class codes of rows: the first half of a minibatch within classes, the others between."""
 
-    def __init__(self, arrays: DeviceArrays, X: Any, codes: IndexArray, batch_size: int, seed: int) -> None:
+    def __init__(self, arrays: DeviceArrays, X: StoredRows, codes: IndexArray, batch_size: int, seed: int) -> None:
         self._arrays, self._codes, self._seed = arrays, codes, seed
         self._counts = (batch_size + 1) // 2, batch_size // 2
         self._parts = RowParts(arrays, X, seed)
         self._signs = arrays.place(np.repeat(np.array([1.0, -1.0], dtype=np.float32), self._counts))
 
-    def batches(self, first: int, n_steps: int) -> Iterator[tuple[Any, ...]]:
+    def batches(self, first: int, n_steps: int) -> Iterator[Batch]:
         """Yield the minibatches from number `first` on."""
         n_parts = self._parts.n_parts
         n_used = 1 if n_parts == 1 else min(n_steps, PASSES * n_parts)
@@ -96,7 +99,7 @@ class PairRanges:
         self._partners, self._ends, (self._sizes, self._starts) = (arrays.place(table) for table in tables)
         self._order = arrays.place(np.argsort(codes, kind="stable"))
 
-    def draw(self, rng: np.random.Generator, counts: tuple[int, int]) -> tuple[Any, Any]:
+    def draw(self, rng: np.random.Generator, counts: tuple[int, int]) -> tuple[DeviceArray, DeviceArray]:
         """Return the row numbers of random pairs, so many of one class and so many of different classes."""
         numbers = [rng.integers(total, size=count) for total, count in zip(self._totals, counts, strict=True)]
         placed = self._arrays.place(np.concatenate(numbers))
@@ -104,7 +107,7 @@ class PairRanges:
         left, right = (self._arrays.xp.concatenate(both) for both in zip(same, other, strict=True))
         return self._order[left], self._order[right]
 
-    def _pairs(self, kind: int, numbers: Any) -> tuple[Any, Any]:
+    def _pairs(self, kind: int, numbers: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """Return the positions, in the order of classes, of the rows of pairs with these numbers."""
         ends = self._ends[kind]
         of_class = self._arrays.xp.searchsorted(ends, numbers, side="right")
@@ -119,7 +122,9 @@ class PairRanges:
 class GivenSource:
     """Given comparisons in random order, again and again; what a pass leaves over of the last minibatch is not used."""
 
-    def __init__(self, arrays: DeviceArrays, X: Any, comparisons: GivenComparisons, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, arrays: DeviceArrays, X: StoredRows, comparisons: GivenComparisons, batch_size: int, seed: int
+    ) -> None:
         self._arrays, self._X, self._seed, self._comparisons = arrays, X, seed, comparisons
         self._batch_size = min(batch_size, len(comparisons.weights))
         parts = RowParts(arrays, X, seed)
@@ -127,7 +132,7 @@ class GivenSource:
         weights = comparisons.weights
         self._weights = None if (weights == weights[0]).all() else (weights / weights.mean()).astype(np.float32)
 
-    def batches(self, first: int, n_steps: int) -> Iterator[tuple[Any, ...]]:
+    def batches(self, first: int, n_steps: int) -> Iterator[Batch]:
         """Yield the minibatches from number `first` on."""
         n, size, turn = len(self._comparisons.weights), self._batch_size, -1
         for step in range(first, n_steps):
@@ -137,7 +142,7 @@ class GivenSource:
             at = step % (n // size) * size
             yield self._batch(order[at : at + size])
 
-    def _batch(self, chosen: IndexArray) -> tuple[Any, ...]:
+    def _batch(self, chosen: IndexArray) -> Batch:
         near, far = (pairs[:, chosen] for pairs in (self._comparisons.near, self._comparisons.far))
         similar, signs = far[0] < 0, None
         if similar.any() or (near[0] < 0).any():
@@ -150,5 +155,5 @@ class GivenSource:
             rows = self._arrays.place_rows(read_rows(self._X, numbers))
         left, right = pairs.reshape(2, -1)
         weights = None if self._weights is None else self._weights[chosen]
-        optional = (None if values is None else self._arrays.place(values) for values in (signs, weights))
-        return rows, self._arrays.place(left), self._arrays.place(right), *optional
+        signs, weights = (None if values is None else self._arrays.place(values) for values in (signs, weights))
+        return rows, self._arrays.place(left), self._arrays.place(right), signs, weights

@@ -1,8 +1,8 @@
 """Sums over rows in one pass: means, scatters, principal directions. Rows are NumPy's or in chunks."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
@@ -14,15 +14,16 @@ from mahala.support.parameters import is_count
 from mahala.support.validation import check_scale, is_chunked
 
 
-def sum_over_rows(function: Callable[..., Any], X: Any, *by_row: Any) -> Any:
+def sum_over_rows(function: Callable[..., RealArray], X: RealArray, *by_row: RealArray | None) -> RealArray:
     """Return Σ function(rows, *by_row of these rows) over blocks or chunks of rows, added in a fixed order."""
     if is_chunked(X):
         return sum_over_chunks(function, X, by_row)
     blocks = row_blocks(*X.shape)
-    return sum(function(X[part], *(None if values is None else values[part] for values in by_row)) for part in blocks)
+    terms = (function(X[part], *(None if values is None else values[part] for values in by_row)) for part in blocks)
+    return reduce(add, terms)
 
 
-def extremes(X: Any) -> tuple[Any, Any]:
+def extremes(X: RealArray) -> tuple[RealArray, RealArray]:
     """Return the smallest and the largest value of each column; raise ValueError if a value cannot be learned from."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
     if is_chunked(X):  # whose values were not checked yet
@@ -32,14 +33,14 @@ def extremes(X: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def class_means(X: Any, codes: IndexArray, weights: FloatArray | None = None) -> FloatArray:
+def class_means(X: RealArray, codes: IndexArray, weights: FloatArray | None = None) -> FloatArray:
     """Return the mean of each class, in float64; rows count with their weights."""
     sizes = np.bincount(codes, weights)
     sums: FloatArray = sum_over_rows(partial(class_sums, len(sizes)), X, codes, weights)
     return sums / sizes[:, None]
 
 
-def scatter(X: Any, codes: IndexArray, means: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+def scatter(X: RealArray, codes: IndexArray, means: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Return Σ w (x - mean)(x - mean)ᵀ over rows, with the mean of each row's class, in float64."""
     check_matrices(4, X.shape[1], X.shape[1])  # as many as there are when it is factorised
 
@@ -50,7 +51,7 @@ def scatter(X: Any, codes: IndexArray, means: FloatArray, weights: FloatArray | 
     return np.asarray(sum_over_rows(of_part, X, codes, weights))
 
 
-def squared_differences(X: Any, rows: IndexArray, *others: IndexArray) -> list[FloatArray]:
+def squared_differences(X: RealArray, rows: IndexArray, *others: IndexArray) -> list[FloatArray]:
     """Return for each list of other rows Σ (x - other)² of each column, over the rows x."""
     if is_chunked(X):
         x = X[rows].astype(np.float64)
@@ -65,12 +66,13 @@ def squared_differences(X: Any, rows: IndexArray, *others: IndexArray) -> list[F
     return list(np.sum(in_threads(of_block, blocks, threads=threads), axis=0))
 
 
-def rows_times(X: Any, B: RealArray) -> Any:
+def rows_times(X: RealArray, B: RealArray) -> RealArray:
     """Return X @ B, with the rows of X shared among the threads or left in their chunks."""
-    return X @ B if is_chunked(X) else product(X, B)
+    images: RealArray = X @ B if is_chunked(X) else product(X, B)
+    return images
 
 
-def principal_directions(X: Any, n_components: float | None, seed: int) -> tuple[RealArray, RealArray, float]:
+def principal_directions(X: RealArray, n_components: float | None, seed: int) -> tuple[RealArray, RealArray, float]:
     """Return the directions and variances that scikit-learn's PCA finds, and the sum of the variances of all features.
 
     Those of rows in chunks are found from their covariance, in O(d²) memory. All solvers are exact: the randomised one

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
-Rows: TypeAlias = Any  # an array of NumPy or PyTorch, rows or numbers of rows
+from mahala.support.arrays import DeviceArray
 
 # Pairs are kept for as many steps as the last one, if that makes radii longer by less than this share of their mean.
 KEPT_STEPS = 8.0
@@ -23,17 +23,20 @@ class NearSearch:
     """
 
     def __init__(
-        self, xp: ModuleType, squared_norms: Callable[[Rows], Rows], product: Callable[[Rows, Rows], Rows]
+        self,
+        xp: ModuleType,
+        squared_norms: Callable[[DeviceArray], DeviceArray],
+        product: Callable[[DeviceArray, DeviceArray], DeviceArray],
     ) -> None:
         self._xp, self._squared_norms, self._product = xp, squared_norms, product
         self.pairs: Any = None  # what the last search found, if it is kept
         self.keeps = False
-        self._at: Rows = None  # the rows among which they were found, within these radii
-        self._radii: Rows = None
-        self._last: Rows = None  # the rows of the last call
-        self._axes: Rows = None
+        self._at: DeviceArray | None = None  # the rows among which they were found, within these radii
+        self._radii: DeviceArray | None = None
+        self._last: DeviceArray | None = None  # the rows of the last call
+        self._axes: DeviceArray | None = None
 
-    def radius(self, Z: Rows, radius: Rows) -> Rows:
+    def radius(self, Z: DeviceArray, radius: DeviceArray) -> DeviceArray | None:
         """Return the squared radius within which to search, given the one needed; None if the last pairs still hold.
 
         A radius of -inf stays.
@@ -52,7 +55,7 @@ class NearSearch:
         self.pairs = None  # the search may run out of memory
         return xp.where(radius >= 0.0, xp.square(self._radii), -xp.inf)
 
-    def heads(self, Z: Rows) -> Rows:
+    def heads(self, Z: DeviceArray) -> DeviceArray:
         """Return rows of fewer coordinates, whose distances are at most those of Z, but not much smaller.
 
         These coordinates are the leading principal coordinates of Z, or of a recent Z, and the norm of the others.
@@ -71,15 +74,15 @@ class NearSearch:
         self._axes = xp.asarray(axes[:, n_tail:], dtype=Z.dtype)
         return self._split(Z, squares)
 
-    def _split(self, Z: Rows, squares: Rows) -> Rows:
+    def _split(self, Z: DeviceArray, squares: DeviceArray) -> DeviceArray:
         """Return the coordinates of rows along the axes, and the root of what is left of their squared norms."""
         heads = self._product(Z, self._axes)
         return self._xp.column_stack([heads, self._xp.sqrt((squares - self._squared_norms(heads)).clip(min=0.0))])
 
-    def _moves(self, before: Rows, Z: Rows) -> Rows:
+    def _moves(self, before: DeviceArray, Z: DeviceArray) -> DeviceArray:
         """Return by how much each row moved."""
         return self._xp.sqrt(self._squared_norms(Z - before))
 
 
-def _alike(before: Rows, Z: Rows) -> bool:
+def _alike(before: DeviceArray | None, Z: DeviceArray) -> bool:
     return before is not None and before.shape == Z.shape

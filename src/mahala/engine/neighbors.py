@@ -1,13 +1,13 @@
 """Nearest rows by class, and predictions by nearest neighbours, whose ties share votes."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from mahala.engine.current import current_engine
 from mahala.engine.inputs import computed
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, Places, RealArray, Rows, row_blocks
 from mahala.support.validation import is_sparse
 
 # Squared distances that differ by a smaller share are equal.
@@ -23,7 +23,7 @@ def class_neighbors(X: RealArray, codes: IndexArray, n_same: int, n_other: int) 
     return current_engine().nearest_by_class(X, codes, np.arange(len(codes)), n_same, n_other)
 
 
-def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int) -> FloatArray:
+def leave_one_out_errors(embedded: Rows, codes: IndexArray, k: int) -> FloatArray:
     """Return the error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
     counts = np.arange(1, min(k, len(codes) - 1) + 1)
     errors: FloatArray = misclassified(embedded, codes, None, codes, counts).mean(axis=0)
@@ -31,7 +31,7 @@ def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int) -> FloatArray
 
 
 def misclassified(
-    train: Any, codes: IndexArray, test: Any, test_codes: IndexArray, n_neighbors: IndexArray
+    train: Rows, codes: IndexArray, test: Rows | None, test_codes: IndexArray, n_neighbors: IndexArray
 ) -> BoolArray:
     """Return which test rows (None: training rows, leave-one-out) are misclassified, rows × numbers of neighbours.
 
@@ -51,7 +51,7 @@ def one_hot(codes: IndexArray, n_classes: int) -> FloatArray:
 
 
 def neighbor_means(
-    train: Any, values: FloatArray, test: Any, counts: IndexArray, left_out: IndexArray | None = None
+    train: Rows, values: FloatArray, test: Rows | None, counts: IndexArray, left_out: IndexArray | None = None
 ) -> Iterator[FloatArray]:
     """Yield means of `values` over the nearest training rows, for blocks of test rows (None: leave-one-out).
 
@@ -75,8 +75,8 @@ class _Places(NamedTuple):
     Beside them are the queries, without which training rows ask for other ones, and the numbers of neighbours.
     """
 
-    rows: Any
-    queries: Any
+    rows: Rows
+    queries: Rows
     leave_one_out: bool
     counts: IndexArray
     of_row: IndexArray
@@ -86,7 +86,7 @@ class _Places(NamedTuple):
     rounding: float
 
     @classmethod
-    def of(cls, train: Any, values: FloatArray, test: Any, counts: IndexArray) -> Self:
+    def of(cls, train: Rows, values: FloatArray, test: Rows | None, counts: IndexArray) -> Self:
         """Merge equal rows, so that there are few ties; sparse rows and those of Dask stay as they are."""
         n = train.shape[0]
         rows, of_row = train, np.arange(n)
@@ -100,7 +100,7 @@ class _Places(NamedTuple):
         asked = train if test is None else test, test is None, counts
         return cls(rows, *asked, of_row, sizes, sums, values, _ROUNDING**2 * float(squares) / n)
 
-    def nearest(self, rows: Any, n: int) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, rows: Places, n: int) -> tuple[IndexArray, FloatArray]:
         """Return the nearest places of some queries and their squared distances."""
         queries = self.queries if isinstance(rows, slice) else self.queries[rows]
         result: tuple[IndexArray, FloatArray] = current_engine().nearest(self.rows, queries, n)

@@ -1,22 +1,21 @@
 """Rows of any kind on an engine, in parts if they are larger than its memory."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from mahala.engine.map_descent import DeviceArrays
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import DeviceArray, IndexArray, RealArray, StoredRows
 from mahala.support.validation import is_chunked, is_tensor, to_numpy
 
 # Bytes that are read in one piece.
 PIECE_BYTES = 2**24
 
 
-def read_rows(X: Any, rows: slice | IndexArray) -> Any:
+def read_rows(X: StoredRows, rows: slice | IndexArray) -> RealArray:
     """Return some rows of any kind in memory; row numbers are in ascending order."""
     if is_chunked(X):
-        return X[rows].compute()
+        return np.asarray(X[rows].compute())
     if is_tensor(X) or isinstance(X, np.ndarray) or isinstance(rows, slice):
         return np.asarray(to_numpy(X[rows]))
     return np.asarray(X.oindex[rows])  # of Zarr
@@ -25,14 +24,14 @@ def read_rows(X: Any, rows: slice | IndexArray) -> Any:
 class RowParts:
     """Rows on an engine: all of them if its memory has room, else parts of random pieces, one part at a time."""
 
-    def __init__(self, arrays: DeviceArrays, X: Any, seed: int) -> None:
+    def __init__(self, arrays: DeviceArrays, X: StoredRows, seed: int) -> None:
         self._arrays, self._X, self._seed = arrays, X, seed
         row_bytes = X.shape[1] * X.dtype.itemsize
         self._piece = max(1, PIECE_BYTES // row_bytes)
         n_pieces = -(-X.shape[0] // self._piece)
         self.n_parts = 1 if arrays.holds(X) else min(n_pieces, math.ceil(X.shape[0] * row_bytes / arrays.room()))
 
-    def part(self, number: int) -> tuple[IndexArray, Any]:
+    def part(self, number: int) -> tuple[IndexArray, DeviceArray]:
         """Return the numbers of the rows of a part, and the rows; after n_parts parts all rows have been used once."""
         n = self._X.shape[0]
         if self.n_parts == 1:

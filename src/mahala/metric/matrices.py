@@ -52,7 +52,7 @@ def check_matrix(matrix: Any) -> Matrix:
         array = np.array(raw, dtype=np.float64, order="C")
         _check_entries(array)
         return read_only(array)
-    csr: Any = sp.csr_array(raw, dtype=np.float32 if raw.dtype == np.float32 else np.float64)
+    csr: Any = sp.csr_array(raw).astype(np.float32 if raw.dtype == np.float32 else np.float64, copy=False)
     csr.check_format()  # gives all indices one type
     if not csr.has_canonical_format or np.count_nonzero(csr.data) < csr.nnz:
         csr = csr.copy()
@@ -200,7 +200,7 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
     numbers = origin = None
     width = max(items.shape[0], items.shape[1], rows.shape[1])
     if is_sparse(items) and not _nearly_dense(items):
-        items_T: Any = sp.csr_array(items.T, dtype=np.float64)
+        items_T: Any = sp.csr_array(items.T).astype(np.float64, copy=False)
     else:
         items = _dense(items)
         # The rounding of a matrix product may depend on the place of a row, so equal rows are multiplied only once.

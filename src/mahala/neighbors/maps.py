@@ -155,7 +155,7 @@ class MapFit(NamedTuple):
                     return
 
     def _drawn_gradient(
-        self, engine: MachineEngine, X: Any, L: RealArray, drawn: IndexArray, rng: np.random.Generator
+        self, engine: MachineEngine[Any], X: RealArray, L: RealArray, drawn: IndexArray, rng: np.random.Generator
     ) -> RealArray:
         """Return the gradient of the loss of some rows, for which others vote, with some features left out."""
         asked, voting = drawn[:BATCH], drawn[BATCH:]

@@ -336,7 +336,7 @@ def _one_row(row: Any, name: str) -> Any:
     """Return one vector as a matrix of one row; a sparse one stays sparse."""
     if not is_sparse(row):
         return check_row(row, name)[np.newaxis]
-    row = sp.csr_matrix(row.reshape(1, -1) if row.ndim == 1 else row)
+    row = sp.csr_matrix(row.reshape((1, -1)) if row.ndim == 1 else row)
     if row.shape[0] != 1:
         raise ValueError(f"{name} must be one vector of features, got a matrix of shape {row.shape}")
     return check_rows(row, name)

@@ -12,14 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
+    from dask.array import Array as DaskArray
     from scipy.sparse import csr_array, sparray, spmatrix
+    from torch import Tensor
 
     # What public methods take as rows: arrays, lists, data frames, tensors and rows of Dask are like arrays.
     RowsLike = ArrayLike | sparray | spmatrix
     # What checks make of them.
     Rows = NDArray[Any] | csr_array
+    # Rows as they are stored: in memory or a file, on a device, or in chunks.
+    StoredRows = NDArray[Any] | Tensor | DaskArray
+    # What a device computes with.
+    DeviceArray = NDArray[Any] | Tensor
 else:
-    RowsLike, Rows = ArrayLike, NDArray[Any]
+    RowsLike, Rows, StoredRows, DeviceArray = ArrayLike, NDArray[Any], NDArray[Any], NDArray[Any]
 
 Array = NDArray[Any]  # of values of any type
 Arrays = dict[str, Array]  # of a model file, by name

@@ -1,52 +1,59 @@
 """Checks of data: each error names the argument, what is wrong with it and what would be right."""
 
+from __future__ import annotations
+
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
-from mahala.support.lazily import sklearn_checks, sp
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, RowsLike, SignArray
+from mahala.support.lazily import BaseEstimator, sklearn_checks, sp
 from mahala.support.parameters import is_count, is_number
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e45
+
+if TYPE_CHECKING:
+    from dask.array import Array as DaskArray
+    from scipy.sparse import csr_array
+    from torch import Tensor
 
 _ADVICE = "mahala.data.TablePreprocessor converts text and missing values to numbers"
 _LARGEST_SQUARE = LARGEST_VALUE**2
 _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: object) -> TypeGuard[csr_array]:
     """Whether X is a sparse matrix or array of SciPy; there is none before its module is imported."""
     return "scipy.sparse" in sys.modules and bool(sp.issparse(X))
 
 
-def is_chunked(X: Any) -> bool:
+def is_chunked(X: object) -> TypeGuard[DaskArray]:
     """Whether X is an array, data frame, series or bag in chunks that are computed later."""
     return hasattr(type(X), "__dask_graph__")
 
 
-def is_tensor(X: Any) -> bool:
+def is_tensor(X: object) -> TypeGuard[Tensor]:
     """Whether X is a tensor, which may be on another device than the processor."""
     return hasattr(type(X), "detach") and hasattr(type(X), "cpu")
 
 
-def to_numpy(X: Any) -> Any:
+def to_numpy(X: object) -> Any:
     """Return a tensor as an array of NumPy, which shares its memory if it is on the processor; others unchanged.
 
     A LazyFrame of Polars is collected.
     """
-    if type(X).__name__ == "LazyFrame":
+    if type(X).__name__ == "LazyFrame" and hasattr(X, "collect"):
         return X.collect()
     return X.detach().cpu().numpy() if is_tensor(X) else X
 
 
-def check_rows(X: Any, name: str = "X") -> Any:
+def check_rows(X: RowsLike, name: str = "X") -> Any:
     """Return X as a finite 2-D numeric array (dense, memory-mapped or CSR) in its own dtype, not copied if possible."""
     if _is_valid(X, 2):
         return X
@@ -55,16 +62,16 @@ def check_rows(X: Any, name: str = "X") -> Any:
         raise TypeError(f"{name} is of Dask, whose rows are not gathered here: {advice}")
     X = to_numpy(X)
     with _naming(X, name):
-        X = _floats(sklearn_checks.check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
-    check_scale(X, name)
-    if hasattr(X, "indptr") and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-        check_scale(X, name)
-    return X
+        rows = _floats(sklearn_checks.check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
+    check_scale(rows, name)
+    if is_sparse(rows) and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+        check_scale(rows, name)
+    return rows
 
 
-def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+def check_features(estimator: BaseEstimator, X: RowsLike, *, reset: bool, at_least: int = 1) -> Any:
     """Return rows as `check_rows` does; their features are those of the estimator, or with `reset` become them."""
     X = to_numpy(X)
     with _naming(X, "X"):
@@ -85,7 +92,7 @@ def _floats(X: Any, name: str) -> Any:
 
 
 @contextmanager
-def _naming(X: Any, name: str) -> Iterator[None]:
+def _naming(X: object, name: str) -> Iterator[None]:
     """Name the argument in errors of scikit-learn's checks of X, which would take what is masked as it is."""
     if _is_masked(X):
         raise ValueError(f"{name} must hold a number in each place, got a masked array; fill or remove what is masked")
@@ -103,19 +110,19 @@ def _naming(X: Any, name: str) -> Iterator[None]:
         raise kind(message) from error
 
 
-def _is_masked(X: Any) -> bool:
+def _is_masked(X: object) -> bool:
     return isinstance(X, np.ma.MaskedArray) and bool(np.ma.is_masked(X))
 
 
 def csr_from_arrays(
-    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: Any, *, canonical: bool = False
-) -> Any:
+    data: RealArray, indices: IndexArray, indptr: IndexArray, shape: Sequence[int], *, canonical: bool = False
+) -> csr_array:
     """Return the CSR matrix of arrays from a file; raise a ValueError unless they fit together, and are canonical."""
     if not data.ndim == indices.ndim == indptr.ndim == 1 or len(shape) != 2 or len(indptr) != int(shape[0]) + 1:
         raise ValueError("data, indices and indptr should be vectors, and indptr one longer than shape has rows")
     if indptr[-1] != len(data):  # SciPy would cut off what is beyond the end
         raise ValueError(f"indptr should end with the {len(data)} entries, found {indptr[-1]}")
-    matrix: Any = sp.csr_array((data, indices, indptr), shape=tuple(shape))
+    matrix = sp.csr_array((data, indices, indptr), shape=(shape[0], shape[1]))
     check_sparse(matrix)
     if canonical and not matrix.has_canonical_format:
         raise ValueError("indices should be sorted within each row, without duplicates")
@@ -147,7 +154,9 @@ def check_sparse(matrix: Any) -> None:
         check_index_arrays(matrix.indptr, matrix.indices, len(matrix.data), n_columns)
 
 
-def check_index_arrays(indptr: NDArray[Any], indices: NDArray[Any], n_entries: int, n_columns: int) -> None:
+def check_index_arrays(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer], n_entries: int, n_columns: int
+) -> None:
     """Raise a ValueError unless indptr counts up from 0 to the number of entries and every index is that of a column.
 
     Compiled code, SciPy's too, trusts these arrays, and SciPy's `check_format` passes over those that end with 0 or
@@ -159,7 +168,7 @@ def check_index_arrays(indptr: NDArray[Any], indices: NDArray[Any], n_entries: i
         raise ValueError(f"indices should be from 0 to {n_columns - 1}, found {indices.min()} to {indices.max()}")
 
 
-def _is_valid(X: Any, ndim: int) -> bool:
+def _is_valid(X: object, ndim: int) -> TypeGuard[RealArray]:
     """Whether X is surely valid; False means that it needs the full checks, which take a hundred times as long."""
     if type(X) is not np.ndarray or X.ndim != ndim or X.size == 0 or X.dtype not in (_FLOAT64, _FLOAT32):
         return False
@@ -185,7 +194,7 @@ def check_scale(X: Any, name: str = "X") -> Any:
     return X
 
 
-def check_valid_sparse(X: Any, name: str) -> None:
+def check_valid_sparse(X: csr_array, name: str) -> None:
     """Raise a ValueError that names the argument unless a sparse matrix is valid, before compiled code reads it."""
     try:
         check_sparse(X)
@@ -222,7 +231,7 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
     return array.astype(np.int8)
 
 
-def check_weights(weights: Any, n: int) -> FloatArray:
+def check_weights(weights: ArrayLike, n: int) -> FloatArray:
     """Return positive weights of n comparisons in float64."""
     values = np.asarray(to_numpy(weights))
     values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
@@ -261,14 +270,14 @@ def class_codes(y: Any, n_rows: int, name: str = "y") -> IndexArray:
         raise TypeError(f"{name} must hold labels of one type, got types that cannot be sorted together") from None
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: object) -> bool:
     try:
         return label is None or bool(label != label)
     except TypeError:  # pandas.NA is neither equal to itself nor different
         return True
 
 
-def as_floats(values: Any, name: str) -> FloatArray:
+def as_floats(values: ArrayLike, name: str) -> FloatArray:
     """Return real numbers as float64; raise a ValueError for others, also where NumPy would drop or invent a part."""
     try:
         array = np.asarray(values)
@@ -279,7 +288,7 @@ def as_floats(values: Any, name: str) -> FloatArray:
         raise ValueError(f"{name} must hold real numbers: {error}") from error
 
 
-def check_row(x: Any, name: str) -> FloatArray:
+def check_row(x: RowsLike, name: str) -> FloatArray:
     """Return one vector of finite numbers as a dense float64 array."""
     if _is_valid(x, 1):
         # For a vector with gaps in memory Numba would compile every kernel once more.
@@ -296,7 +305,7 @@ def check_row(x: Any, name: str) -> FloatArray:
     return np.asarray(check_scale(row, name))
 
 
-def check_sign(similar: Any) -> bool:
+def check_sign(similar: object) -> bool:
     """Return the label of one pair, given as a boolean or as +1 or -1, as a boolean."""
     if isinstance(similar, bool | np.bool_):
         return bool(similar)
@@ -305,7 +314,7 @@ def check_sign(similar: Any) -> bool:
     raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
 
 
-def check_counts(counts: Any, default: range, available: int, name: str, what: str) -> IndexArray:
+def check_counts(counts: int | Iterable[int], default: range, available: int, name: str, what: str) -> IndexArray:
     """Return one or several numbers from 1 to `available`, sorted and distinct; the default is cut to `available`."""
     if isinstance(counts, range) and counts == default:
         counts = range(1, min(default[-1], available) + 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from operator import getitem
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Answers(NamedTuple):
             return "similar"
         return "dissimilar" if (self.near[0] == THRESHOLD).all() else ""
 
-    def compact(self, read: Callable[[Any, IndexArray], Any] = getitem) -> Self:
+    def compact(self, read: Callable[[RealArray, IndexArray], RealArray] = getitem) -> Self:
         """Return the same answers over the rows that they compare, as they are read from X."""
         rows, numbers = np.unique(np.concatenate([self.near, self.far]), return_inverse=True)
         numbers = numbers.reshape(4, -1) - int(rows[0] == THRESHOLD)

@@ -22,7 +22,7 @@ from mahala.engine.map_descent import MapProblem
 from mahala.engine.minibatches import GivenComparisons, Minibatches
 from mahala.engine.row_parts import read_rows
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray, StoredRows
 from mahala.support.model_files import ModelFileError, count_value, read_model, write_model
 from mahala.support.validation import check_rows
 
@@ -113,7 +113,7 @@ def _sample(data: LabelledRows | Answers, params: LogisticParams, rng: np.random
     return Sample(answers._replace(X=Z), prior, start.astype(Z.dtype))
 
 
-def _floats(X: Any, rows: IndexArray) -> RealArray:
+def _floats(X: StoredRows, rows: IndexArray) -> RealArray:
     values = read_rows(X, rows)
     return check_rows(values.astype(np.float64 if values.dtype == np.float64 else np.float32))  # type: ignore[no-any-return]
 

@@ -6,19 +6,23 @@ block matter, they are listed and added as a sparse matrix; otherwise the block 
 
 from collections.abc import Callable
 from itertools import combinations_with_replacement, product
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mahala.compiled.sums.pair_sums import Cost, slices_of
 from mahala.compiled.sums.vote_sums import Votes
 from mahala.engine.engine import LeadingDirection
 from mahala.engine.torch.edges import Edges, TorchHinges, added, edge_graph, pull_of_edges
-from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
+from mahala.engine.torch.memory import DeviceMemory, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
 from mahala.engine.torch.votes import drawn_vote_sums, vote_means, vote_sums
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, Rows, slices
+from mahala.support.validation import is_sparse
+
+T = TypeVar("T")
 
 # If fewer than one weight in this many is non-zero, a sparse product is faster.
 SPARSE_SHARE = 64
@@ -27,7 +31,7 @@ SPARSE_SHARE = 64
 class TorchDevice(DeviceMemory):
     """An engine on a device of PyTorch."""
 
-    def of_images(self, function: Callable[[RealArray], Any], Z: Tensor) -> Any:
+    def of_images(self, function: Callable[[RealArray], T], Z: Tensor) -> T:
         return function(self.fetch(Z))
 
     def map(self, X: Tensor, L: RealArray) -> Tensor:
@@ -153,7 +157,7 @@ class TorchDevice(DeviceMemory):
         return TorchArrays(self.device)
 
     @in_blocks
-    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Rows, queries: Rows, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference))
         rows = rows if rows.dtype.is_floating_point else rows.to(torch.float64)
         asked = rows if queries is reference else self.place(_dense(queries))
@@ -179,5 +183,5 @@ class TorchDevice(DeviceMemory):
         return same, other
 
 
-def _dense(X: Any) -> Any:
-    return X.toarray() if hasattr(X, "toarray") else X
+def _dense(X: Rows) -> RealArray:
+    return X.toarray() if is_sparse(X) else np.asarray(X)

@@ -5,10 +5,11 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mahala.engine.engine import LeadingDirection
 from mahala.engine.near_search import NearSearch
-from mahala.engine.torch.memory import DeviceMemory, Tensor
+from mahala.engine.torch.memory import DeviceMemory
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights

@@ -4,18 +4,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mahala.engine.map_descent import DeviceArrays
-from mahala.support.arrays import RealArray, memory_limit
+from mahala.support.arrays import RealArray, StoredRows, memory_limit
 from mahala.support.validation import is_tensor
 
 T = TypeVar("T")
-Method = TypeVar("Method", bound=Callable[..., Any])
-Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
+P = ParamSpec("P")
+Device = TypeVar("Device", bound="DeviceMemory")
 
 # Bytes of a block of products at first; halved when memory runs out.
 BLOCK_BYTES = 2**31
@@ -81,22 +82,22 @@ class DeviceMemory:
             torch.set_float32_matmul_precision(before)
 
 
-def in_blocks(method: Method) -> Method:
+def in_blocks(method: Callable[Concatenate[Device, P], T]) -> Callable[Concatenate[Device, P], T]:
     """Let a method of an engine run within the memory of its device."""
 
     @wraps(method)
-    def run(engine: DeviceMemory, *arguments: Any, **options: Any) -> Any:
+    def run(engine: Device, /, *arguments: P.args, **options: P.kwargs) -> T:
         return engine.within_memory(lambda: method(engine, *arguments, **options))
 
-    return cast(Method, run)
+    return run
 
 
 class TorchArrays(DeviceArrays):
     """Arrays of PyTorch for minibatches: products of bfloat16 factors on a GPU, else of float32."""
 
-    xp: Any = torch
+    xp = torch
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.device = device
         self._gpu = device.type == "cuda"
         self._precision = getattr(torch, GPU_FACTORS) if self._gpu else torch.float32
@@ -110,13 +111,13 @@ class TorchArrays(DeviceArrays):
         result: RealArray = Z.cpu().numpy()
         return result
 
-    def place_rows(self, X: Any) -> Tensor:
+    def place_rows(self, X: StoredRows) -> Tensor:
         with warnings.catch_warnings():  # of memory maps that are read-only, as they are here
             warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
             rows = X.detach() if is_tensor(X) else np.ascontiguousarray(X)
             return torch.as_tensor(rows, device=self.device)
 
-    def holds(self, X: Any) -> bool:
+    def holds(self, X: StoredRows) -> bool:
         return is_tensor(X) and (X.device.type, X.device.index or 0) == (self.device.type, self.device.index or 0)
 
     def room(self) -> float:

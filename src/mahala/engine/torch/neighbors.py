@@ -1,10 +1,9 @@
 """Exact nearest neighbours on a device: candidates by fast products, whose distances are then computed in float64."""
 
-from typing import Any
-
 import torch
+from torch import Tensor
 
-from mahala.engine.torch.memory import DeviceMemory, Tensor
+from mahala.engine.torch.memory import DeviceMemory
 from mahala.support.arrays import slices
 
 # Candidates beside the nearest in the first search. Queries for which these may be too few are searched again.
@@ -34,7 +33,7 @@ class _Search:
         self.squared = torch.empty((len(queries), k), dtype=torch.float64, device=engine.device)
         self.uncertain = torch.ones(len(queries), dtype=torch.bool, device=engine.device)
 
-    def run(self, dtype: Any, asked: Tensor) -> None:
+    def run(self, dtype: torch.dtype, asked: Tensor) -> None:
         """Search with bounds of a dtype; in float32 some queries may stay uncertain."""
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high")

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mahala.compiled.sums.vote_sums import FARTHEST, SHIFT, TIE, Votes
-from mahala.engine.torch.memory import DeviceMemory, Tensor
+from mahala.engine.torch.memory import DeviceMemory
 from mahala.support.arrays import IndexArray, RealArray, slices
 
 
