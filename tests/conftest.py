@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections import Counter
 from datetime import date
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -163,6 +164,15 @@ def few_rounds(monkeypatch):
     monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
     monkeypatch.setattr("mahala.neighbors.trees.N_TREES", 3)
     monkeypatch.setattr("mahala.neighbors.trees.LEAST_ITERATIONS", 3)
+
+
+@pytest.fixture
+def stored(monkeypatch):
+    """Comparisons have stored cells and measure nothing; `stored({"LDA": 0.1})` says how wrong candidates are."""
+    from stored_cells import store  # not every test imports what evaluations do
+
+    store(monkeypatch)
+    return partial(store, monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,12 @@ def test_learners_are_compared_by_answers(trees):
     page = (trees / "out" / "report.html").read_text(encoding="utf-8")
     assert "Answers about the same items" in page
     assert "The gain of each item" in page
-    facts = json.loads(mahala(*files, "--learners", "LMNN,OASIS", "--force", "--no-report", "--json").stdout)
+
+
+def test_the_table_has_the_entries_of_both_kinds_of_items(trees, stored):
+    stored({"LMNN": 0.1})
+    files = trees / "trees.npz", "--triplets", trees / "answers.csv", "--output", trees / "out"
+    facts = json.loads(mahala(*files, "--learners", "LMNN,OASIS", "--no-report", "--json").stdout)
     assert facts["winner"] == "LMNN"
     with (trees / "out" / "leaderboard.csv").open() as file:
         lines = [(line["errors_of"], line["name"]) for line in csv.DictReader(file)]
@@ -77,7 +82,8 @@ def test_options_that_do_not_go_together(trees, options, message, monkeypatch):
     assert not (trees / "trees-mahala").exists()
 
 
-def test_files_of_others_stay_and_those_of_an_earlier_run_go(trees, monkeypatch):
+def test_files_of_others_stay_and_those_of_an_earlier_run_go(trees, stored, monkeypatch):
+    stored({"LogisticMetric": 0.05})
     monkeypatch.chdir(trees)
     arguments = (
         "trees.npz",
@@ -103,6 +109,7 @@ def test_files_of_others_stay_and_those_of_an_earlier_run_go(trees, monkeypatch)
     assert "must not be an input" in " ".join(result.output.split())
 
 
+@pytest.mark.usefixtures("stored")
 def test_the_model_of_a_table_takes_such_tables(trees, monkeypatch):
     monkeypatch.chdir(trees)
     X = np.load("trees.npz")["X"]

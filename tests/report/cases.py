@@ -6,6 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pytest
 
 from mahala import LDA, RCA, QueryAdapter
 from mahala.evaluation.compare import compare, held_out
@@ -14,6 +15,7 @@ from mahala.feedback.trust.gains import CrossValidation
 from mahala.judge import Verdict
 from mahala.report.chart_data import Shown
 from mahala.report.html import report
+from stored_cells import store
 
 EVIL = "<script>alert(1)</script>"
 
@@ -46,10 +48,14 @@ def table(classes=2, d=4, spread=1.5, n=80, seed=0):
     return rng.normal(size=(n, d)) + spread * np.eye(classes, d)[y], y
 
 
-def make(X, y, names=None, learners=None, title="tea", columns=(), commands=("mahala search x",), **arguments):
-    """Compare learners and return the leaderboard and the page."""
+def make(
+    X, y, names=None, learners=None, title="tea", columns=(), commands=("mahala search x",), shares=None, **arguments
+):
+    """Return the leaderboard of stored cells, and its page."""
     learners = learners or {"LDA": LDA(), "RCA": RCA()}
-    board = compare(X, y, learners, **({"folds": 3, "repeats": 1, "baselines": False} | arguments))
+    with pytest.MonkeyPatch.context() as patch:
+        store(patch, shares)
+        board = compare(X, y, learners, **({"folds": 3, "repeats": 1, "baselines": False} | arguments))
     board = replace(board, columns=columns)
     entry = board.best_learner
     shown = None

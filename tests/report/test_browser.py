@@ -22,13 +22,6 @@ DOTS = "g[aria-label=dot] :is(path, circle)"
 CLASSES = [*ascii_uppercase[:24], EVIL, "red"]
 
 
-class Broken(LDA):
-    """A learner that fails."""
-
-    def fit(self, X, y=None):
-        raise ValueError("not here")
-
-
 @pytest.fixture(scope="module")
 def rows():
     X, y = table(len(CLASSES), 40, spread=2.5, n=390)
@@ -37,10 +30,10 @@ def rows():
 
 @pytest.fixture(scope="module")
 def path(rows, tmp_path_factory):
-    learners = {"LDA": LDA(), "RCA": RCA(), "broken": Broken()}
+    learners, shares = {"LDA": LDA(), "RCA": RCA(), "broken": LDA()}, {"LDA": 0.05, "broken": "not here"}
     columns = [("size", "as it is"), (EVIL, "filled with the median")]
     commands = ["mahala search a", "import mahala\nx = 1"]
-    _, text = make(*rows, learners=learners, columns=columns, commands=commands, scaling="none", n_neighbors=3)
+    _, text = make(*rows, learners=learners, columns=columns, commands=commands, shares=shares, scaling="none")
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(text, encoding="utf-8")
     return file
@@ -133,7 +126,8 @@ def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, widths):
         names = np.array([f"a long name, as in a column of text, {code}" for code in range(n)])
         text = make(rng.normal(size=(180, 50)), names[np.arange(180) % n], learners={"RCA": RCA()})[1]
     else:
-        text = make(*table(2, 1), learners={"learner": Broken() if kind == "no learner" else RCA()}, folds=2)[1]
+        shares = {"learner": "not here"} if kind == "no learner" else None
+        text = make(*table(2, 1), learners={"learner": RCA()}, shares=shares, folds=2)[1]
     file = tmp_path / "odd.html"
     file.write_text(text, encoding="utf-8")
     for width in widths:

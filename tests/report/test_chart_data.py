@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mahala import LDA, RCA, MahalanobisMetric
-from mahala.evaluation.compare import compare, held_out
+from mahala import LDA, MahalanobisMetric
+from mahala.evaluation.compare import held_out
 from mahala.report.chart_data import (
     Shown,
     _distances,
@@ -23,12 +23,12 @@ from mahala.report.chart_data import (
     feature_shares,
     spectrum,
 )
-from report.cases import table
+from report.cases import make, table
 
 
 @pytest.fixture(scope="module")
 def board():
-    return compare(*table(3, 4, spread=1.0, n=90), {"LDA": LDA(), "RCA": RCA()}, folds=3, repeats=2)
+    return make(*table(3, 4, n=90), repeats=2)[0]
 
 
 def test_errors_by_k_are_means_over_test_parts(board):

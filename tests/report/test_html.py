@@ -111,11 +111,7 @@ def test_names_are_text():
 
 
 def test_a_failure_and_no_learner_at_all():
-    class Broken(LDA):
-        def fit(self, X, y=None):
-            raise ValueError(f"not here: {EVIL}")
-
-    board, text = make(*table(), learners={"broken": Broken()})
+    board, text = make(*table(), learners={"broken": LDA()}, shares={"broken": f"not here: {EVIL}"})
     page = Page(text)
     assert board.best_learner is None
     assert f"could not be fitted: not here: {EVIL}" in page.text
@@ -125,21 +121,18 @@ def test_a_failure_and_no_learner_at_all():
 
 
 def test_the_heading_is_the_outcome():
-    rng = np.random.default_rng(0)
-    board, text = make(rng.normal(size=(90, 4)), np.arange(90) % 2)
+    board, text = make(*table(), shares={"LDA": 0.4, "RCA": 0.4})
     assert board.verdict.kind == "does not help"
     assert f"<h1>{board.headline}</h1>" in text
     assert "For context: k-NN with" in text
-    X, y = table(d=20, n=600, spread=2.0, seed=1)
-    board, text = make(X, y, learners={"LDA": LDA()}, scaling="none", repeats=3, n_neighbors=3)
+    board, text = make(*table(), shares={"LDA": 0.0}, n_neighbors=3)
     assert board.winner.name == "LDA"
     assert "<h1>Shown to help: LDA</h1>" in text
 
 
 def test_cautions_are_at_the_top():
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1], [60, 30])
-    board, text = make(rng.normal(size=(90, 4)), y, n_neighbors=1)
+    X, _ = table()
+    board, text = make(X, np.repeat([0, 1], [54, 26]), shares=dict.fromkeys(("LDA", "RCA"), 0.5))
     [caution] = board.cautions
     page = Page(text)
     assert caution in page.text
@@ -170,7 +163,7 @@ def test_odd_shapes(classes, d):
 def test_hundreds_of_classes_have_no_confusion_matrix():
     y = np.repeat(np.arange(301), 2)
     X = np.random.default_rng(0).normal(size=(602, 2)) + y[:, None]
-    _, text = make(X, y.astype(str), learners={"RCA": RCA()}, folds=2)
+    _, text = make(X, y.astype(str), learners={"RCA": RCA()}, shares={"RCA": "two rows are needed"}, folds=2)
     assert "confusion" not in data(text)
     assert "Which classes are confused" not in text
     assert "Of 301 classes, the 40 with the most rows." in text
