@@ -29,8 +29,9 @@ import mahala
 from contract.learners import ALL
 from mahala.checks import draw
 from mahala.cli.models import load_model
-from mahala.cli.tables import open_input, read_collection, read_items
+from mahala.cli.tables import open_input, read_items
 from mahala.data.datasets import read_data
+from mahala.feedback.commands.files import read_collection
 from mahala.online.online_learner import OnlineLearner
 from mahala.stream.input import read_lines
 from mahala.stream.stream import Stream
