@@ -93,7 +93,7 @@ def compare(
         Number of folds. If a class has fewer rows, fewer folds are used.
     repeats : int or "auto", default="auto"
         How often the cross-validation is repeated with other folds. "auto" is 2 to 10, more for fewer rows, and after
-        each repetition only learners that can still win go on, the better half at most.
+        each repetition only learners that can still win go on, the better third at most.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,

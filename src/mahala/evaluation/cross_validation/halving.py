@@ -15,6 +15,9 @@ from mahala.evaluation.cross_validation.measuring import Cell
 from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.judge import ROUNDING, lower_bounds
 
+# One of so many learners stays after a repetition. Others of the same rows only average how the folds were drawn.
+_STAY = 3
+
 
 def next_keys(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> list[Key]:
     """Return the cells of the first round that is not complete, without those that are measured; none at the end."""
@@ -35,7 +38,7 @@ def finished_parts(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> list[i
 
 
 def most_keys(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> int:
-    """Return how many cells are measured in all, if no learner falls out before half of them must."""
+    """Return how many cells are measured in all, if no more learners fall out than must."""
     n, n_learners, n_rounds = 0, len(plan.learners), 0
     for keys in _rounds(plan, cells):
         n, n_rounds = n + len(keys), n_rounds + 1
@@ -68,7 +71,7 @@ def _rounds(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> Iterator[list
 
 
 def survivors(plan: Plan, cells: Mapping[Key, Cell], learners: list[str], n_done: int) -> list[str]:
-    """Return the learners that can still win after so many repetitions, the better half at most.
+    """Return the learners that can still win after so many repetitions, the better third at most.
 
     A learner is out if its mean loss is higher than that of the best one, or of the best plain distance, by more than
     1.64 standard errors.
@@ -87,4 +90,4 @@ def survivors(plan: Plan, cells: Mapping[Key, Cell], learners: list[str], n_done
 
 
 def _kept(n_learners: int) -> int:
-    return -(-n_learners // 2)
+    return -(-n_learners // _STAY)

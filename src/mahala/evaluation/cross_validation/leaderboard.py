@@ -279,7 +279,7 @@ class Leaderboard:
         return [text for text in (*texts, "" if self.answers is None else self.answers.sentence) if text]
 
     def remarks(self) -> list[str]:
-        """Return sentences on learners that can no longer win, that the time limit stopped or that were left out."""
+        """Return sentences on learners that others were ahead of, that the time limit stopped or that were left out."""
         remarks, stopped, measured = [], Counter[str](), Counter[str]()
         for entry in (*self.models, *(entry for board in self.boards for entry in board.ranked)):
             stopped[entry.name] += entry.stopped
@@ -291,7 +291,7 @@ class Leaderboard:
             )
         behind = [f"{e.name} ({len(e.errors)} of {self.parts})" for e in self.ranked if len(e.errors) < self.parts]
         if behind and self.answers is None:
-            remarks.append(f"Measured on fewer test parts, because they can no longer win: {', '.join(behind)}.")
+            remarks.append(f"Measured on fewer test parts, because others were ahead by then: {', '.join(behind)}.")
         for why in dict.fromkeys(self.left_out.values()):
             names = [name for name, reason in self.left_out.items() if reason == why]
             remarks.append(f"Not compared: {', '.join(names)} ({why}). Name them as learners to include them.")

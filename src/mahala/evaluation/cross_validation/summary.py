@@ -176,7 +176,8 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
 def _record_cautions(plan: Plan, board: Leaderboard, cells: Mapping[Key, Cell], done: list[int]) -> Iterator[str]:
     """Yield that most of the distance is a column that says when or as which number rows were recorded."""
     for name in dict.fromkeys(entry.name for entry in (board.winner, board.candidate) if entry is not None):
-        shares = np.mean([cells[Key(name, part)].record_shares for part in done], axis=0)
+        own = [cell.record_shares for key, cell in cells.items() if key.name == name and key.part in done]
+        shares = np.mean(own, axis=0)
         for (column, what), share in zip(plan.records.items(), shares, strict=True):
             if share > _MOST_OF_DISTANCE:
                 yield (
