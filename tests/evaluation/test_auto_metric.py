@@ -133,7 +133,7 @@ def test_refusals():
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_of_a_large_table_a_sample_is_compared_and_learned_from(as_frame, monkeypatch):
     X, y = helpful()
-    monkeypatch.setattr("mahala.evaluation.cross_validation.splits.MOST_ROWS", 80)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.most_rows", lambda n_features: 80)
     rows = pandas.DataFrame(X, columns=["a", "b", "c"]) if as_frame else X
     metric = AutoMetric().fit(rows, y)
     assert 80 <= len(metric.leaderboard_.rows) < len(y)

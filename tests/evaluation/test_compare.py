@@ -289,7 +289,7 @@ def test_small_classes():
 
 
 def test_large_tables_are_sampled(monkeypatch):
-    monkeypatch.setattr("mahala.evaluation.cross_validation.splits.MOST_ROWS", 60)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.most_rows", lambda n_features: 60)
     X, y = table(300)
     y[:295] = np.arange(295) % 2
     y[295:] = 2

@@ -181,11 +181,11 @@ def _rows_and_learners(
     """Return the rows whose classes can be tested, and the learners by name."""
     from mahala.evaluation.cross_validation.panel import default_panel, default_predictor, members
     from mahala.evaluation.cross_validation.plan import target_of
-    from mahala.evaluation.cross_validation.splits import MOST_ROWS
+    from mahala.evaluation.cross_validation.splits import most_rows
 
     numbers = target_of(table.labels, table.X.shape[0], numbers).is_number
     table = table if numbers else without_single_rows(table, label)
-    size = min(table.X.shape[0], MOST_ROWS), table.X.shape[1]
+    size = min(table.X.shape[0], most_rows(table.X.shape[1])), table.X.shape[1]
     if learners is None:
         return table, {**default_panel(*size, seed, numbers=numbers)}
     panel = {**members(*size, seed, numbers=numbers), **default_predictor(seed, numbers=numbers)}

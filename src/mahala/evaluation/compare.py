@@ -83,7 +83,8 @@ def compare(
     ----------
     X : array, CSR matrix or data frame of shape (n_rows, n_features), or Pairs, Triplets or Quadruplets
         Rows with up to 5,000 features, or answers of people. A data frame is converted by :class:`TablePreprocessor`,
-        whose medians and categories are those of each training part. Of more than 20,000 rows, a sample is compared.
+        whose medians and categories are those of each training part. Of more than 20,000 rows, or 4 million numbers, a
+        sample is compared.
     y : array of shape (n_rows,), default=None
         Class labels, or numbers to predict. With Pairs: labels or ratings.
     learners : dict of learners by name, list of names, or None, default=None
@@ -93,7 +94,8 @@ def compare(
         Number of folds. If a class has fewer rows, fewer folds are used.
     repeats : int or "auto", default="auto"
         How often the cross-validation is repeated with other folds. "auto" is 2 to 10, more for fewer rows, and after
-        each repetition only learners that can still win go on, the better third at most.
+        each repetition only learners that can still win go on, the better third at most. If there are more than 3,000
+        rows, members of the default panel are first compared on 1,500 of them, which no later fold tests.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,

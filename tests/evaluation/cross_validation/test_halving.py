@@ -12,7 +12,8 @@ from mahala.batch.covariance import Covariance
 from mahala.evaluation.cross_validation.entries import units_of
 from mahala.evaluation.cross_validation.halving import finished_parts, most_keys, next_keys
 from mahala.evaluation.cross_validation.measuring import Cell
-from mahala.evaluation.cross_validation.plan import Plan, target_of
+from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.planning import make_plan
 from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.evaluation.cross_validation.summary import summarise
@@ -22,11 +23,11 @@ LEARNERS = {name: LDA() for name in ("a", "b", "c", "d", "e")}
 
 def plan_of(n=200, repeats=3, **fields):
     target = target_of(np.arange(n) % 2, n, False)
+    parts = {"parts": parts_of(target.codes, 4, repeats, 0)}
     return Plan(
-        X=np.arange(2.0 * n).reshape(n, 2) ** 2, target=target, rows=np.arange(n), n_rows=n,
-        parts=parts_of(target.codes, 4, repeats, 0), counts=np.arange(1, 3), groups=None, measure="error",
-        settings=Settings(folds=4, repeats=repeats, n_neighbors=2),
-        **({"is_halved": True, "baselines": ["k-NN with PCA"], "learners": LEARNERS} | fields),
+        X=np.arange(2.0 * n).reshape(n, 2) ** 2, target=target, rows=np.arange(n), n_rows=n, counts=np.arange(1, 3),
+        groups=None, measure="error", settings=Settings(folds=4, repeats=repeats, n_neighbors=2),
+        **({"is_halved": True, "baselines": ["k-NN with PCA"], "learners": LEARNERS} | parts | fields),
     )  # fmt: skip
 
 
@@ -116,3 +117,66 @@ def test_a_learner_that_fell_out_may_be_chosen():
     board = summarise(plan, cells, finished_parts(plan, cells), "")
     assert (board.chosen, len(board["b"].errors), board.parts) == ("b", 4, 8)
     assert board.remarks() == ["Measured on fewer test parts, because others were ahead by then: b (4 of 8)."]
+
+
+def screened_plan(**fields):
+    """A plan of 200 rows, of which a screening in two folds has every fifth."""
+    codes, rows = np.arange(200) % 2, np.arange(0, 200, 5)
+    others = np.setdiff1d(np.arange(200), rows)
+    screening = [(rows[train], rows[test]) for train, test in parts_of(codes[rows], 2, 1, 0)]
+    parts = [(np.sort(np.r_[others[train], rows]), others[test]) for train, test in parts_of(codes[others], 4, 2, 0)]
+    return plan_of(repeats=2, parts=[*screening, *parts], n_screening=2, **fields)
+
+
+def test_a_screening_chooses_learners_that_other_rows_test():
+    plan = screened_plan()
+    assert plan.repetitions == [[2, 3, 4, 5], [6, 7, 8, 9]]
+    cells = {}
+    screening = next_keys(plan, cells)
+    assert screening == [Key(name, part) for part in (0, 1) for name in plan.candidates]
+    assert most_keys(plan, cells) == 2 * 7 + 4 * (2 + 2 + 1) + 4 * (2 + 1)
+    measure(plan, cells, screening, {"a": 0.1, "b": 0.12})
+    partial = summarise(plan, cells, finished_parts(plan, cells), "Ctrl-C")
+    assert (partial.parts, partial.planned, partial.verdict.n) == (2, 8, 40)
+    assert {entry.name for entry in partial.entries} == {*plan.candidates}
+    while keys := next_keys(plan, cells):
+        measure(plan, cells, keys, {"a": 0.45, "b": 0.2})
+    done = finished_parts(plan, cells)
+    assert done == list(range(2, 10))
+    board = summarise(plan, cells, done, "")
+    assert [entry.name for entry in board.entries if entry.learned] == ["b", "a"]
+    assert (board.chosen, board.verdict.n, board.partial) == ("b", 160, False)
+    assert board.remarks()[-1].startswith(
+        "Not compared: c, d, e (others were ahead on the 40 rows of a first comparison)."
+    )
+    np.testing.assert_array_equal(board.first_part[1], plan.parts[2][1])
+
+
+def test_one_learner_is_tested_even_if_none_is_better_in_the_screening():
+    """Or nothing would tell that learning does not help."""
+    plan = screened_plan()
+    cells, rounds = run(plan, {"Euclidean": 0.1, "c": 0.4})
+    assert rounds == [["a", "b", "c", "d", "e"], ["c"]]
+    assert summarise(plan, cells, finished_parts(plan, cells), "").verdict.kind == "does not help"
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_large_tables_are_screened(monkeypatch, numbers):
+    """Unless learners are named, which are all compared then."""
+    panel = {"LDA": LDA(), "RCA": RCA(), "Covariance": Covariance()}
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.default_panel", lambda *_, **__: panel)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3200, 2))
+    y = X[:, 0] if numbers else np.where(np.arange(3200) < 5, 2, (X[:, 0] > 0).astype(int))
+    plan = make_plan(X, y, None, Settings())
+    screened = np.unique(np.concatenate([row for part in plan.parts[: plan.n_screening] for row in part]))
+    assert (plan.n_screening, abs(len(screened) - 1500) < 5) == (3, True)
+    for train, test in plan.parts[plan.n_screening :]:
+        assert np.isin(screened, train).all()
+        assert not np.isin(screened, test).any()
+        assert len(np.union1d(train, test)) == len(train) + len(test) == 3200
+    if not numbers:
+        assert not (plan.target.codes[screened] == 2).any()  # a class too rare for both
+    assert not make_plan(X, y, panel, Settings()).n_screening
+    assert not make_plan(X, y, None, Settings(repeats=2)).n_screening
+    assert not make_plan(X, y, None, Settings(groups=np.arange(3200) // 2)).n_screening

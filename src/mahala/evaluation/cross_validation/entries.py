@@ -108,17 +108,22 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     """Return the losses of all candidates that did not fail, on the test parts that are done.
 
     Of rows that were tested in some of the repetitions only, because the comparison is partial, the complete
-    repetitions count; without any, the parts of the one with the most. A learner that was not measured in all of these
-    repetitions has in the others the mean loss of each row.
+    repetitions count; without any, the parts of the one with the most, or those of the screening. A learner that was
+    not measured in all of these repetitions has in the others the mean loss of each row.
     """
     measured = {name: [part for part in done if Key(name, part) in cells] for name in plan.candidates}
-    names = [name for name, parts in measured.items() if all(cells[Key(name, part)].failure is None for part in parts)]
+    names = [
+        name
+        for name, parts in measured.items()
+        if parts and all(cells[Key(name, part)].failure is None for part in parts)
+    ]
     if row_losses(plan.measure, plan.target.values, plan.target.values) is None:
         by_part = {name: np.array([[cells[Key(name, part)].loss for part in done]]) for name in names}
         overlap = 1.0 / max(plan.settings.folds - 1, 1)
         return Units(by_part, np.arange(len(done))[np.newaxis], None, "test parts", overlap)
     whole = [parts for parts in plan.repetitions if set(parts) <= set(done)]
-    used = whole or [max(([part for part in parts if part in done] for parts in plan.repetitions), key=len)]
+    of_some = ([part for part in parts if part in done] for parts in (*plan.repetitions, range(plan.n_screening)))
+    used = whole or [max(of_some, key=len)]
     rows = np.sort(np.concatenate([plan.parts[part][1] for part in used[0]]))
     folds = np.empty((len(used), len(plan.target.codes)), dtype=np.intp)
     for repeat, parts in enumerate(used):
@@ -193,6 +198,8 @@ def entries(
     most = np.inf if isinstance(plan, Plan) and plan.target.is_number else 1.0
     result = []
     for name in plan.candidates:
+        if isinstance(plan, Plan) and name in screened_out(plan, cells, done):
+            continue
         entry = entry_of(plan, name, {part: cells[Key(name, part)] for part in done if Key(name, part) in cells})
         if name in units.losses and len(base):
             values = units.losses[name].mean(axis=0)
@@ -210,6 +217,11 @@ def entries(
         result.append(entry)
     # Rounding must not break a tie with the plain distance, which is simpler.
     return sorted(result, key=lambda e: (e.failure is not None, round(np.nan_to_num(e.error), 12), e.learned))
+
+
+def screened_out(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> list[str]:
+    """Return the learners that were measured in the screening only."""
+    return [name for name in plan.learners if not any(Key(name, part) in cells for part in done)]
 
 
 def entry_of(plan: Plan | AnswerPlan, name: str, cells: Mapping[int, Cell]) -> Entry:

@@ -96,6 +96,7 @@ class Plan:
     baselines : names of other distances, which are context only
     left_out : reasons why members of the default panel are left out
     is_halved : whether only learners that can still win are measured after the first repetition
+    n_screening : number of first parts, of rows that no other part tests, on which all learners are compared before
     """
 
     X: Any
@@ -114,6 +115,7 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     is_halved: bool = False
+    n_screening: int = 0
 
     @cached_property
     def scalings(self) -> tuple[Scaling, ...]:
@@ -144,10 +146,12 @@ class Plan:
 
     @cached_property
     def repetitions(self) -> list[list[int]]:
-        """The numbers of the test parts of each repetition of the cross-validation."""
+        """The numbers of the test parts of each repetition of the cross-validation, without those of the screening."""
         result: list[list[int]] = []
         seen = np.ones(len(self.target.codes), dtype=bool)
         for part, (_, test) in enumerate(self.parts):
+            if part < self.n_screening:
+                continue
             if seen[test].any():  # a row is tested once in each repetition
                 result.append([])
                 seen[:] = False
@@ -162,14 +166,14 @@ class Plan:
 
     @cached_property
     def keys(self) -> list[Key]:
-        """The cells to measure: all methods in the first repetition, then the candidates in the others.
+        """The cells to measure: candidates in the screening, all methods in the first repetition, candidates in others.
 
         Models may take longer than all learners, and one repetition tests every row.
         """
         first = self.repetitions[0]
-        keys = [Key(name, part) for part in first for name in self.candidates]
+        keys = [Key(name, part) for part in (*range(self.n_screening), *first) for name in self.candidates]
         keys += [Key(name, part) for part in first for name in (*self.models, *self.baselines)]
-        others = (part for part in range(len(self.parts)) if part not in first)
+        others = (part for parts in self.repetitions[1:] for part in parts)
         return keys + [Key(name, part) for part in others for name in self.candidates]
 
     def split(self, train: IndexArray, test: IndexArray) -> tuple[Any, Any]:

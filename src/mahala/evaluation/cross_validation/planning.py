@@ -26,7 +26,15 @@ from mahala.evaluation.cross_validation.plan import (
     target_of,
 )
 from mahala.evaluation.cross_validation.settings import Settings
-from mahala.evaluation.cross_validation.splits import MOST_ROWS, auto_repeats, parts_of, possible_folds, sample_of
+from mahala.evaluation.cross_validation.splits import (
+    Parts,
+    auto_repeats,
+    most_rows,
+    parts_of,
+    possible_folds,
+    sample_of,
+    screening_parts,
+)
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
 from mahala.neighbors.model import NeighborModel
@@ -46,20 +54,27 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         folds = possible_folds(target.codes, target.classes, folds, notes)
     if groups is not None:
         folds = min(folds, int(groups.max()) + 1)
-    rows = sample_of(target.codes, folds, seed, notes)
+    rows = sample_of(target.codes, most_rows(X.shape[1]), folds, seed, notes)
     X, target = X[rows], target.select(rows)
     groups = None if groups is None else groups[rows]
     times = None if times is None else times[rows]
     repeats = 1 if times is not None else auto_repeats(len(rows)) if settings.repeats == "auto" else settings.repeats
-    codes = None if target.is_number else target.codes
-    parts = parts_of(codes, folds, repeats, seed, groups, times, len(rows))
+    measure: Measure = metric if metric != "auto" else "r2" if target.is_number else measure_for(target.codes)
+    # F1 and areas under curves are not means over rows, so a learner needs them of the same test parts as others.
+    is_halved = settings.repeats == "auto" and measure not in ("f1", "roc_auc")
+    screening, screened = Parts(), np.empty(0, dtype=np.intp)
+    if is_halved and learners is None and groups is None and times is None:
+        screening, screened = screening_parts(target.codes, folds, seed)
+    tested = np.setdiff1d(np.arange(len(rows)), screened)  # all rows, if they have groups or times
+    codes = None if target.is_number else target.codes[tested]
+    parts = parts_of(codes, folds, repeats, seed, groups, times, len(tested))
+    parts = [(np.sort(np.r_[tested[train], screened]), tested[test]) for train, test in parts]
     folds = folds if times is None else len(parts)
-    chosen, predictors, missing = _learners(learners, min(n_rows, MOST_ROWS), X.shape[1], target, settings)
+    chosen, predictors, missing = _learners(learners, len(rows), X.shape[1], target, settings)
     least = min(len(train) for train, _ in parts)
     n_neighbors = settings.n_neighbors or 0
     if n_neighbors > least:
         raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
-    measure: Measure = metric if metric != "auto" else "r2" if target.is_number else measure_for(target.codes)
     if metric != measure == "balanced":
         notes.append(_why_balanced(target))
     without = {"k-NN with LDA", "logistic regression"} if target.is_number else {"ridge regression"}
@@ -70,7 +85,7 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         target=target,
         rows=rows,
         n_rows=n_rows,
-        parts=parts,
+        parts=[*screening, *parts],
         counts=np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1),
         groups=groups,
         measure=measure,
@@ -83,8 +98,8 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         baselines=[name for name in others if name in DISTANCES],
         left_out=missing,
         notes=notes,
-        # F1 and areas under curves are not means over rows, so a learner needs them of the same test parts as others.
-        is_halved=settings.repeats == "auto" and measure not in ("f1", "roc_auc"),
+        is_halved=is_halved,
+        n_screening=len(screening),
     )
 
 

@@ -10,8 +10,10 @@ from mahala.support.arrays import FloatArray, IndexArray
 
 Parts = list[tuple[IndexArray, IndexArray]]
 
-# Larger tables are sampled: fewer rows already show what a learner gains.
-MOST_ROWS = 20_000
+# Larger tables are sampled: fewer rows already show what a learner gains. Of many features, so many numbers count.
+_MOST_ROWS, _LEAST_ROWS, _MOST_NUMBERS = 20_000, 4_000, 4_000_000
+# Of more rows, some are for a screening of all learners, and so many folds.
+_SCREENED_FROM, _SCREENED, _SCREENING_FOLDS = 3_000, 1_500, 3
 # A cross-validation is repeated until so many rows were tested, within these limits.
 _TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
 # Groups per fold from which on they are stratified in different ways.
@@ -106,12 +108,21 @@ def possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes:
     return min(folds, least)
 
 
-def sample_of(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> IndexArray:
-    """Return all rows or, if there are many, a stratified sample with at least one row of each class per fold."""
-    if len(codes) <= MOST_ROWS:
+def most_rows(n_features: int) -> int:
+    """Return how many rows of a table are compared at most.
+
+    >>> most_rows(20), most_rows(784)
+    (20000, 5102)
+    """
+    return int(np.clip(_MOST_NUMBERS // n_features, _LEAST_ROWS, _MOST_ROWS))
+
+
+def sample_of(codes: IndexArray, n_rows: int, folds: int, seed: int, notes: list[str]) -> IndexArray:
+    """Return all rows or, if there are more than `n_rows`, a stratified sample with a row of each class per fold."""
+    if len(codes) <= n_rows:
         return np.arange(len(codes))
     rng = np.random.default_rng(seed)
-    share = MOST_ROWS / len(codes)
+    share = n_rows / len(codes)
     chosen = [
         rng.choice(members, max(min(folds, len(members)), round(share * len(members))), replace=False)
         for members in (np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1))
@@ -120,6 +131,27 @@ def sample_of(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> Ind
     sample = f"A sample of {len(rows):,} of the {len(codes):,} rows"
     notes.append(f"{sample} was compared, with the same share of each class.")
     return rows
+
+
+def screening_parts(codes: IndexArray, folds: int, seed: int) -> tuple[Parts, IndexArray]:
+    """Return training and test parts for a screening, and their rows; none of a table that has few rows.
+
+    Of each class there are enough rows in all folds of the screening, and enough others for `folds`, or none in it.
+    """
+    n = len(codes)
+    if n <= _SCREENED_FROM:
+        return [], np.empty(0, dtype=np.intp)
+    rng = np.random.default_rng(seed)
+    chosen = [np.empty(0, dtype=np.intp)]
+    for members in (np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)):
+        size = round(_SCREENED / n * len(members))
+        if size >= _SCREENING_FOLDS and len(members) - size >= folds:
+            chosen.append(rng.choice(members, size, replace=False))
+    rows = np.sort(np.concatenate(chosen))
+    if len(np.unique(codes[rows])) < 2:
+        return [], rows[:0]
+    present = np.unique(codes[rows], return_inverse=True)[1]
+    return [(rows[train], rows[test]) for train, test in parts_of(present, _SCREENING_FOLDS, 1, seed)], rows
 
 
 def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]]) -> tuple[str, IndexArray] | None:

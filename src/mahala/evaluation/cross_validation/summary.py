@@ -15,6 +15,7 @@ from mahala.evaluation.cross_validation.entries import (
     entry_of,
     reference_of,
     scaled_of,
+    screened_out,
     unit_gains,
     units_of,
     units_of_answers,
@@ -34,7 +35,7 @@ _MOST_OF_DISTANCE = 0.5
 def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
     """Make the leaderboard of the test parts that are done; `end` is what ended it before it was complete, or empty."""
     notes = list(plan.notes)
-    planned = len(plan.parts) if end else len(done)
+    planned = len(plan.parts) - (plan.n_screening if isinstance(plan, Plan) else 0) if end else len(done)
     if len(done) < planned:
         notes.append(f"Partial: {end} ended the comparison after {len(done)} of {planned} test parts.")
     elif end:
@@ -59,7 +60,7 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         **{name: getattr(plan.settings, name) for name in same},
         n_rows=plan.n_rows,
         rows=plan.rows,
-        left_out=plan.left_out,
+        left_out={**plan.left_out, **dict.fromkeys(screened_out(plan, cells, done), _why_screened_out(plan))},
         entries=tuple(ranked),
         models=tuple(models),
         advice=advice,
@@ -71,7 +72,7 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         n_features=plan.X.shape[1],
         classes=target.classes,
         class_counts=() if target.is_number else tuple(np.bincount(target.codes).tolist()),
-        first_part=plan.parts[0],
+        first_part=plan.parts[plan.n_screening],
         notes=tuple(notes),
         metric=plan.measure,
         baselines=tuple(entry_of(plan, name, parts) for name, parts in baselines.items() if parts),
@@ -82,6 +83,11 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
     board = _in_words(board)
     records = _record_cautions(plan, board, cells, done)
     return replace(board, cautions=(*_cautions(plan, board), *records))
+
+
+def _why_screened_out(plan: Plan) -> str:
+    n = sum(len(test) for _, test in plan.parts[: plan.n_screening])
+    return f"others were ahead on the {n:,} rows of a first comparison"
 
 
 def _of_answers(
