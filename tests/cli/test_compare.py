@@ -210,7 +210,8 @@ def test_cells_are_measured_by_a_cluster(tmp_path):
     assert dask.config.get("scheduler", None) is None  # others may use Dask in this process
 
 
-def test_ctrl_c_writes_what_is_finished(tmp_path):
+@pytest.mark.parametrize(("number", "end", "code"), [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143)])
+def test_a_signal_writes_what_is_finished(tmp_path, number, end, code):
     """In a process of its own, which gets the signal when some cells are finished."""
     script = (
         "import time; import mahala.evaluation.cross_validation.measuring as m; from mahala.cli.main import app\n"
@@ -221,11 +222,11 @@ def test_ctrl_c_writes_what_is_finished(tmp_path):
     with Program(script, folder=tmp_path) as process:
         for _ in range(8):
             assert process.stdout.readline() == "ready\n"
-        process.send(signal.SIGINT)
-        output, errors, code = process.stdout.read(), process.stderr.read(), process.wait()
-    assert code == 130, errors
+        process.send(number)
+        output, errors, status = process.stdout.read(), process.stderr.read(), process.wait()
+    assert status == code, errors
     assert errors.strip().endswith("interrupted")
-    assert "Partial: Ctrl-C ended the comparison after" in words(output)
+    assert f"Partial: {end} ended the comparison after" in words(output)
     assert "the same command again resumes" in words(output)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "cells.jsonl", "leaderboard.csv", "model.safetensors"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,28 @@ def test_time_left_does_not_count_what_is_compiled(labelled, capsys, monkeypatch
     with mahala.show_progress():
         mahala.NCA(max_iter=2).fit(*labelled)
     assert "compiling" not in capsys.readouterr().err
+
+
+def test_without_a_terminal_a_line_tells_every_few_seconds(capsys, monkeypatch):
+    monkeypatch.setattr(display, "_SECONDS", 0.01)
+    seen = ""
+
+    def wait_for(text):
+        nonlocal seen
+        end = time.monotonic() + 20.0
+        while text not in seen and time.monotonic() < end:
+            time.sleep(0.01)
+            seen += capsys.readouterr().err
+        assert text in seen
+
+    with display.task_progress("Comparing", is_terminal=False) as update:
+        wait_for("Comparing: preparing, 0 s\n")
+        update(5, "LMNN", 20)
+        wait_for("Comparing: 5 of 20 fits, 0 s, about ")
+        wait_for(" s left (LMNN)\n")
+    capsys.readouterr()
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
 
 
 EVIL = "<script>alert(1)</script>"

@@ -18,18 +18,22 @@ from mahala.cli.compare_answers import AnswerKind, answer_learners, answer_table
 from mahala.cli.models import learner_named
 from mahala.cli.output import Json, Writer, provenance, records_writer, terminal, text_writer
 from mahala.cli.tables import labelled_table, show_columns, times_of, without_single_rows
-from mahala.support.display import task_bar
+from mahala.support.display import task_progress
 from mahala.support.model_files import is_model_file
+from mahala.support.signals import terminated_as_interrupted
 from mahala.support.validation import class_codes
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
     from mahala.evaluation import Leaderboard
+    from mahala.evaluation.cross_validation.measuring import Clock
     from mahala.evaluation.examples import Examples
     from mahala.report.chart_data import Shown
 
 # The file in the output folder that keeps what is finished until all is.
 CELLS = "cells.jsonl"
+# The part of the time that is left for the comparison, and for each of the fits after it.
+_COMPARED, _EACH = 0.7, 0.3
 
 
 def compare(
@@ -59,7 +63,9 @@ def compare(
         str | None, typer.Option(help="Column of groups, such as households; each is in one fold.")
     ] = None,
     time: Annotated[str | None, typer.Option(help="Column of times: the past predicts the future.")] = None,
-    budget: Annotated[str, typer.Option(help="Time for the whole comparison: 90s, 10m, 1h or none.")] = "10m",
+    budget: Annotated[
+        str, typer.Option(help="Time for the whole command: 90s, 10m or 1h; none: as the size of the table asks for.")
+    ] = "none",
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Measure models that predict by themselves, too.")
     ] = True,
@@ -90,7 +96,7 @@ def compare(
     Writes report.html (tables and figures), model.safetensors (the learner that is shown to help, or else the best
     plain distance, fitted to all rows; apply it to raw features) and leaderboard.csv. A learner that probably helps is
     written to learned.safetensors beside the plain distance. A label that is a number is predicted as one; --bins makes
-    classes of it. Ctrl-C writes what is finished, marked as partial; the same command again resumes.
+    classes of it. Ctrl-C or SIGTERM writes what is finished, marked as partial; the same command again resumes.
 
     At the end, NeighborClassifier or NeighborRegressor predicts rows held out, and one prediction is explained.
     `mahala fit` saves such a model.
@@ -114,9 +120,10 @@ def compare(
     answers that they predict, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
-    from mahala.evaluation.cross_validation.measuring import final_seconds
+    from mahala.evaluation.cross_validation.measuring import Clock
 
     seconds = options.seconds_of(budget, "--budget")
+    clock = Clock(seconds)
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
     # Comparisons of two labels do not share files.
     parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]
@@ -149,19 +156,22 @@ def compare(
         table, chosen = _rows_and_learners(table, label, learners, seed, numbers)
         show_columns(() if as_json else table.columns)
     interrupt = None
-    with options.computing(device, scheduler), task_bar("Comparing", terminal(stderr=True).is_terminal) as update:
+    progress = task_progress("Comparing", terminal(stderr=True).is_terminal)
+    with options.computing(device, scheduler), progress as update, terminated_as_interrupted():
         try:
             board = mahala.compare(
                 table.X, table.labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
                 n_neighbors=n_neighbors, metric=metric, scaling=scaling,
-                groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,
+                groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")),
+                budget=None if seconds is None else _COMPARED * seconds,
                 baselines=baselines, random_state=seed, n_jobs=n_jobs,
                 preprocessor=None if answers else table.preprocessor,
                 resume=folder / CELLS, callback=lambda done, total, learner: update(done, learner, total),
+                preview=_preview,
             )  # fmt: skip
         except ComparisonInterrupted as error:
             board, interrupt = error.leaderboard, error
-    result = _Result(replace(board, columns=table.columns), chosen, table, final_seconds(seconds))
+    result = _Result(replace(board, columns=table.columns), chosen, table, clock)
     with terminal(stderr=True).status("Fitting the winner to all rows…"):
         examples = result.examples()
         commands = _commands(data, label, folder / leaderboard.MODEL, answers=result.board.answers is not None)
@@ -173,6 +183,11 @@ def compare(
     leaderboard.finish(folder, writers, facts, leaderboard.parts(result.board, examples), as_json, earlier)
     if interrupt is not None:
         raise interrupt
+
+
+def _preview(board: Leaderboard) -> None:
+    """Say on stderr what the finished rounds of a comparison show."""
+    terminal(stderr=True).print(f"So far, on {board.verdict.n:,} {board.verdict.units}: {board.summary}", markup=False)
 
 
 def _rows_and_learners(
@@ -193,12 +208,12 @@ def _rows_and_learners(
 
 
 class _Result(NamedTuple):
-    """A leaderboard, its learners by name, what they were compared on, and the seconds of a final fit."""
+    """A leaderboard, its learners by name, what they were compared on, and the time that is left."""
 
     board: Leaderboard
     learners: Mapping[str, Any]
     table: Table
-    seconds: float | None
+    clock: Clock
 
     def fitted(self, entry: mahala.evaluation.Entry) -> mahala.Metric:
         """Return the metric of an entry, fitted to all that was compared."""
@@ -207,11 +222,13 @@ class _Result(NamedTuple):
         board, table, learner = self.board, self.table, self.learners.get(entry.name)
         model: mahala.Metric
         if board.answers is not None:
-            model = refit_answers(table.X, learner, unit_rows=entry.unit_rows, seconds=self.seconds)
+            model = refit_answers(table.X, learner, unit_rows=entry.unit_rows, seconds=self.clock.seconds(_EACH))
         else:
             X, y = table.X[board.rows], cast(Any, table.labels)[board.rows]
             numbers = not board.classes
-            model = refit(X, y, learner, entry.scaling, table.feature_names, seconds=self.seconds, numbers=numbers)
+            model = refit(
+                X, y, learner, entry.scaling, table.feature_names, seconds=self.clock.seconds(_EACH), numbers=numbers
+            )
         partial = {"partial": f"{board.parts} of {board.planned} test parts"} if board.partial else {}
         origin = {**(model.origin or {}), **partial, "verdict": board.verdict.kind}
         return replace(model, preprocessor=table.preprocessor, origin=origin)
@@ -244,7 +261,7 @@ class _Result(NamedTuple):
             names = {feature: [j] for j, feature in enumerate(table.feature_names)}
         return examples_of(
             table.X, table.labels, known[name], board, names=names, preprocessor=table.preprocessor,
-            numbers=table.rows, seconds=self.seconds,
+            numbers=table.rows, seconds=self.clock.seconds(_EACH),
         )  # fmt: skip
 
     def _shown(self, model: mahala.Metric) -> Shown | None:
@@ -257,7 +274,7 @@ class _Result(NamedTuple):
         if entry is None or not board.classes:
             return None
         metric, mask = held_out(
-            table.X, table.labels, self.learners[entry.name], board, entry.scaling, seconds=self.seconds
+            table.X, table.labels, self.learners[entry.name], board, entry.scaling, seconds=self.clock.seconds(_EACH)
         )
         metric = replace(metric, feature_names=table.feature_names)
         final = cast(mahala.MahalanobisMetric, model) if entry is board.winner else metric

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mahala.cli.output import printable, say
 from mahala.former_names import OF_COMMANDS
+from mahala.support.signals import SIGTERM
 
 # Errors that the user can fix: a wrong value, a missing or unusable file, an extra that is not installed.
 FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -20,6 +21,8 @@ FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 # The exit code if the reader of the output has closed it, as in `mahala ... | head`: 128 + SIGPIPE.
 BROKEN_PIPE = 141
+# The exit code after SIGTERM: 128 + 15.
+TERMINATED = 143
 
 
 def forget_output() -> None:
@@ -77,9 +80,9 @@ class _Reporting:
         except BrokenPipeError:
             forget_output()
             raise typer.Exit(BROKEN_PIPE) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(TERMINATED if str(error) == SIGTERM else 130) from None
         except FIXABLE as error:
             message = with_options(str(error) or type(error).__name__, getattr(error, "parameters", ()))
             if isinstance(error, OSError) and error.strerror and error.filename:

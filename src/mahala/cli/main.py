@@ -55,5 +55,6 @@ def main(
     """Metric and similarity learning, online first.
 
     Exit codes: 0 success, 1 internal error, 2 invalid input or options, 3 (stream, adapt) some lines were malformed,
-    130 interrupted by Ctrl-C, 129 or 143 (stream) stopped by SIGHUP or SIGTERM, 141 the output was closed.
+    130 interrupted by Ctrl-C, 143 (compare, stream) stopped by SIGTERM, 129 (stream) by SIGHUP, 141 the output was
+    closed.
     """

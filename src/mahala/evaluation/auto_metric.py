@@ -16,7 +16,7 @@ from mahala.evaluation.cross_validation.answers import answers_of, learns_distan
 from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.fitting import refit, refit_answers
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
-from mahala.evaluation.cross_validation.measuring import final_seconds
+from mahala.evaluation.cross_validation.measuring import Clock
 from mahala.evaluation.cross_validation.panel import default_panel, panel_for
 from mahala.judge import Verdict
 from mahala.learner import checked_options
@@ -34,8 +34,9 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
 
     Parameters
     ----------
-    budget : float or None, default=60.0
-        Seconds that `fit` may take; learners that need more stop early. None is no limit.
+    budget : float or None, default=None
+        Seconds that `fit` may take; learners that need more stop early. With None the size of the table alone
+        determines the work.
     groups : str or None, default=None
         Column of X, a data frame, with the group of each row, such as a household. It is not a feature. Rows of one
         group are never in both parts of a fold.
@@ -54,13 +55,13 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
     --------
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
-    >>> metric = AutoMetric(budget=2).fit(X, y)
+    >>> metric = AutoMetric().fit(X, y)
     >>> metric.transform(X).shape[0]
     178
     """
 
     _: KW_ONLY
-    budget: Positive | None = 60.0
+    budget: Positive | None = None
     groups: str | None = None
     random_state: Seed = 0
 
@@ -76,8 +77,7 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         check_params(self)
         seed = int(check_seed(self.random_state).randint(2**31))
-        share = None if self.budget is None else 0.9 * float(self.budget)
-        seconds = final_seconds(self.budget)
+        clock, share = Clock(self.budget), None if self.budget is None else 0.8 * float(self.budget)
         if isinstance(X, Comparisons):
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
             self.n_features_in_ = X.X.shape[1]
@@ -85,7 +85,7 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
             learners = {name: learner for name, learner in panel_for(X, seed).items() if learns_distance(learner)}
             board = compare(X, None, learners, groups=groups, budget=share, random_state=seed)
             entry = self._chosen_of(board)
-            metric = refit_answers(X, learners.get(entry.name), unit_rows=entry.unit_rows, seconds=seconds)
+            metric = refit_answers(X, learners.get(entry.name), unit_rows=entry.unit_rows, seconds=clock.seconds())
             self.metric_: MahalanobisMetric = cast(MahalanobisMetric, metric)
             return self
         if y is None:
@@ -103,7 +103,7 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
         learner = panel[entry.name] if entry.learned else None
         if len(board.rows) < board.n_rows:  # of a large table, a sample was compared
             X, y = _safe_indexing(X, board.rows), _safe_indexing(y, board.rows)
-        self.metric_ = refit(X, y, learner, entry.scaling, seconds=seconds, numbers=numbers)
+        self.metric_ = refit(X, y, learner, entry.scaling, seconds=clock.seconds(), numbers=numbers)
         return self
 
     def _chosen_of(self, board: Leaderboard) -> Entry:

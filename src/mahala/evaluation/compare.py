@@ -1,5 +1,6 @@
 """Compare learners with each other and with plain distances by cross-validation: plan, measure, summarise."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, Literal
@@ -16,10 +17,10 @@ from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.cross_validation.halving import finished_parts, most_keys, next_keys
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure
-from mahala.evaluation.cross_validation.measuring import Budget, Cell, measured_cells
+from mahala.evaluation.cross_validation.measuring import Budget, Cell, Clock, measured_cells
 from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.evaluation.cross_validation.planning import make_plan
-from mahala.evaluation.cross_validation.settings import BUDGET, Settings
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
@@ -28,13 +29,15 @@ from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_rows
 
 Progress = Callable[[int, int, str], object]
+# From one preview to the next, so many seconds pass at least.
+_PREVIEW_SECONDS = 5.0
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a comparison; `leaderboard` has the test parts that were finished."""
+    """Ctrl-C, or another end, during a comparison; `leaderboard` has the test parts that were finished."""
 
-    def __init__(self, leaderboard: Leaderboard) -> None:
-        super().__init__("the comparison was interrupted")
+    def __init__(self, leaderboard: Leaderboard, end: str) -> None:
+        super().__init__(end)
         self.leaderboard = leaderboard
 
 
@@ -50,12 +53,13 @@ def compare(
     scaling: Literal["auto"] | Scaling = "auto",
     groups: Any = None,
     times: Any = None,
-    budget: float | None = BUDGET,
+    budget: float | None = None,
     baselines: bool = True,
     random_state: int = 0,
     n_jobs: int = 1,
     preprocessor: TablePreprocessor | None = None,
     callback: Progress | None = None,
+    preview: Callable[[Leaderboard], object] | None = None,
     resume: str | PathLike[str] | None = None,
 ) -> Leaderboard:
     """Compare learners and plain distances by repeated cross-validation, and judge whether learning helps.
@@ -95,7 +99,7 @@ def compare(
     repeats : int or "auto", default="auto"
         How often the cross-validation is repeated with other folds. "auto" is 2 to 10, more for fewer rows, and after
         each repetition only learners that can still win go on, the better third at most. If there are more than 3,000
-        rows, members of the default panel are first compared on 1,500 of them, which no later fold tests.
+        rows, members of the default panel are first compared on up to 1,500 of them, which no later fold tests.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,
@@ -115,9 +119,10 @@ def compare(
         With answers: who gave each.
     times : array of shape (n_rows,), default=None
         Time of each row, numbers or dates. Each test part is then predicted from the rows before it.
-    budget : float or None, default=600.0
-        Seconds for the whole comparison, None for no limit. Each fit may take an equal share, and of what quick
-        learners leave. Iterative learners that need more stop early; `stopped` of their entry counts that.
+    budget : float or None, default=None
+        Seconds for the whole comparison. Each fit may take an equal share, and of what quick learners leave. Iterative
+        learners that need more stop early; `stopped` of their entry counts that. With None the size of the table alone
+        determines the work, so that the result does not depend on the speed of the machine.
     baselines : bool, default=True
         Measure, in the first repetition, also models that predict by themselves: NeighborClassifier or
         NeighborRegressor, logistic or ridge regression, and gradient-boosted trees. As context, measure k-NN with the
@@ -129,7 +134,10 @@ def compare(
     preprocessor : TablePreprocessor or None, default=None
         What made X, if X is not a data frame, such as `read_table(...).preprocessor`.
     callback : callable or None, default=None
-        Called after each fit with the number of fits done, their total and the name of the learner.
+        Called after each fit with the number of fits done, their total at most, and the name of the learner.
+    preview : callable or None, default=None
+        Called with the leaderboard so far after a round, if five seconds or more have passed since the last one. A
+        round is the screening of a large table or a repetition.
     resume : str, path or None, default=None
         File that keeps finished fits. The same comparison of the same data, started again, resumes there.
 
@@ -166,37 +174,44 @@ def compare(
         raise ValueError("y must hold the label or target value of each row of X, got None")
     else:
         plan = make_plan(X, y, learners, settings)
-    cells, interrupt = _measure(plan, resume, n_jobs, callback)
+    cells, interrupt = _measure(plan, resume, n_jobs, callback, preview)
     done = finished_parts(plan, cells)
     if interrupt is not None and not done:
         raise interrupt
-    end = "Ctrl-C" if interrupt is not None else f"the budget of {settings.budget or 0.0:g} seconds"
-    end = end if next_keys(plan, cells) else ""
-    board = summarise(plan, cells, done, end)
+    end = "the budget" if interrupt is None else str(interrupt) or "Ctrl-C"
+    board = summarise(plan, cells, done, end if next_keys(plan, cells) else "")
     if interrupt is not None:
-        raise ComparisonInterrupted(board) from interrupt
+        raise ComparisonInterrupted(board, end) from interrupt
     return board
 
 
 def _measure(
-    plan: Plan | AnswerPlan, resume: str | PathLike[str] | None, n_jobs: int, callback: Progress | None
+    plan: Plan | AnswerPlan,
+    resume: str | PathLike[str] | None,
+    n_jobs: int,
+    callback: Progress | None,
+    preview: Callable[[Leaderboard], object] | None,
 ) -> tuple[dict[Key, Cell], KeyboardInterrupt | None]:
     """Return all cells, or those that were finished before Ctrl-C or the end of the budget."""
     file = CellFile(resume, Key, plan.digest() if resume is not None else "")
     cells = {key: Cell.of(values) for key, values in file.cells.items() if key in plan.keys}
-    missing = [key for key in plan.keys if key not in cells]
     n_processes = get_active_backend()[0].effective_n_jobs(n_jobs)
-    budget = Budget(plan.settings.budget, missing, {**plan.learners, **plan.predictors}, n_processes)
+    clock, shown = Clock(plan.settings.budget), time.monotonic()
     try:
         while keys := next_keys(plan, cells):
             total = most_keys(plan, cells)
+            share = len(keys) / (total - len(cells))
+            budget = Budget(clock, share, keys, {**plan.learners, **plan.predictors}, n_processes)
             for key, cell in measured_cells(plan, keys, budget, n_jobs):
                 cells[key] = cell
                 file.add(key, vars(cell))
                 if callback is not None:
                     callback(len(cells), total, key.name)
-                if budget.is_spent() and len(finished_parts(plan, cells)) > 1:
+                if clock.left() == 0.0 and len(finished_parts(plan, cells)) > 1:
                     return cells, None
+            if preview is not None and next_keys(plan, cells) and time.monotonic() > shown + _PREVIEW_SECONDS:
+                preview(summarise(plan, cells, finished_parts(plan, cells), "a preview"))
+                shown = time.monotonic()
     except KeyboardInterrupt as error:
         return cells, error
     return cells, None

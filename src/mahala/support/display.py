@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+# A line that is not drawn on a terminal follows the one before after so many seconds.
+_SECONDS = 5.0
 # Redraws a bar: the number done, a short text and the total.
 Update = Callable[[int, str, int], None]
 # The bars on the terminal, and those of online learners by the learner's id.
@@ -48,6 +53,32 @@ def task_bar(name: str, shown: bool) -> Iterator[Update]:
             yield _update(bars, name)
     else:
         yield lambda done, text, total: None
+
+
+@contextmanager
+def task_progress(name: str, is_terminal: bool) -> Iterator[Update]:
+    """Yield a function that draws a progress bar on a terminal; else a line on stderr tells every few seconds."""
+    if is_terminal or SHOWN.get():
+        with task_bar(name, is_terminal) as update:
+            yield update
+        return
+    begin, state, finished = time.monotonic(), [(0, "", 0)], threading.Event()
+
+    def tell() -> None:
+        while not finished.wait(_SECONDS):
+            done, text, total = state[0]
+            passed = time.monotonic() - begin
+            left = f", about {passed * (total - done) / done:.0f} s left" if done else ""
+            number = f"{done} of {total} fits" if total else "preparing"
+            print(f"{name}: {number}, {passed:.0f} s{left}{f' ({text})' * bool(text)}", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield lambda done, text, total: state.__setitem__(0, (done, text, total))
+    finally:
+        finished.set()
+        thread.join()
 
 
 @contextmanager

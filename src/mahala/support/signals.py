@@ -1,12 +1,16 @@
-"""Contexts in which Ctrl-C waits for the end of a step, and in which none is lost."""
+"""Contexts in which Ctrl-C waits for the end of a step, none is lost, or SIGTERM does the same."""
 
 import signal
 import threading
 from _signal import signal as _set_handler  # type: ignore[import-not-found]  # without the cost of enumerations
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 _MAIN = threading.main_thread()
+# What the KeyboardInterrupt says that SIGTERM has raised.
+SIGTERM = "SIGTERM"
 
 
 class uninterrupted:
@@ -62,3 +66,20 @@ class no_interrupt_lost:
         except BaseException as error:
             self._raised = error
             raise
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Raise KeyboardInterrupt("SIGTERM") in the block at SIGTERM, in the main thread."""
+    if threading.current_thread() is not _MAIN:
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

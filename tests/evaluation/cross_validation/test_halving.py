@@ -180,3 +180,20 @@ def test_large_tables_are_screened(monkeypatch, numbers):
     assert not make_plan(X, y, panel, Settings()).n_screening
     assert not make_plan(X, y, None, Settings(repeats=2)).n_screening
     assert not make_plan(X, y, None, Settings(groups=np.arange(3200) // 2)).n_screening
+
+
+def test_previews_follow_rounds(monkeypatch):
+    """They do not change the result, and are made at most every few seconds."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    X = np.column_stack([rng.normal(size=120) + 2.0 * y, 3.0 * rng.normal(size=120)])
+    learners, boards = {"LDA": LDA(), "RCA": RCA()}, []
+    settings = {"folds": 3, "n_neighbors": 3, "baselines": False}
+    compare(X, y, learners, preview=boards.append, **settings)
+    assert boards == []
+    monkeypatch.setattr("mahala.evaluation.compare._PREVIEW_SECONDS", 0.0)
+    board = compare(X, y, learners, preview=boards.append, **settings)
+    assert [early.parts for early in boards] == list(range(3, board.parts, 3))
+    assert all(early.partial and early.verdict.n == 120 for early in boards)
+    assert boards[0].notes[-1].startswith("Partial: a preview ended")
+    assert compare(X, y, learners, **settings).verdict == board.verdict

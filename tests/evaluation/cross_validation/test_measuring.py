@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from mahala import ITML, LDA, NCA, PA
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.scaling import feature_scales
-from mahala.evaluation.cross_validation.measuring import Budget, choose, clearly_best, final_seconds, measure_cell
+from mahala.evaluation.cross_validation.measuring import Budget, Clock, choose, clearly_best, measure_cell
 from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
 from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
@@ -31,35 +31,35 @@ def clock(monkeypatch):
 
 
 def test_equal_shares_of_those_that_can_be_stopped(clock):
-    budget = Budget(300.0, KEYS, LEARNERS, 1)
+    budget = Budget(Clock(300.0), 1.0, KEYS, LEARNERS, 1)
     assert budget.limit("ITML") == pytest.approx(0.8 * 300.0 / 30)
-    assert budget.limit("LDA") is None
-    assert budget.limit("Euclidean") is None
-    assert Budget(300.0, KEYS, LEARNERS, 4).limit("PA") == pytest.approx(4 * 0.8 * 300.0 / 30)
-    assert Budget(None, KEYS, LEARNERS, 1).limit("ITML") is None
+    assert budget.limit("LDA") == budget.limit("Euclidean") == 300.0
+    assert Budget(Clock(300.0), 1.0, KEYS, LEARNERS, 4).limit("PA") == pytest.approx(4 * 0.8 * 300.0 / 30)
+    assert Budget(Clock(300.0), 0.5, KEYS, LEARNERS, 1).limit("PA") == pytest.approx(0.8 * 150.0 / 30)
+    assert Budget(Clock(None), 1.0, KEYS, LEARNERS, 1).limit("ITML") is None
     boosted = [*KEYS, *(Key("gradient boosting", part) for part in range(5))]
-    assert Budget(300.0, boosted, LEARNERS, 1).limit("gradient boosting") == pytest.approx(0.1 * 300.0 / 5)
-    assert (final_seconds(300.0), final_seconds(None)) == (30.0, None)
+    assert Budget(Clock(300.0), 1.0, boosted, LEARNERS, 1).limit("gradient boosting") == pytest.approx(0.1 * 300.0 / 5)
 
 
 def test_what_quick_learners_leave_goes_to_the_others(clock):
-    budget = Budget(300.0, KEYS, LEARNERS, 1)
+    budget = Budget(Clock(300.0), 1.0, KEYS, LEARNERS, 1)
     for name, seconds, stopped in (("ITML", 8.0, True), ("NCA", 1.0, False), ("PA", 1.0, False)):
         budget.limit(name)
         clock[0] += seconds
         budget.note(name, seconds, stopped)
     # 230 seconds are left, of which nine fits of NCA and of PA take 18.
     assert budget.limit("ITML") == pytest.approx((240.0 - 10.0 - 18.0) / 9)
-    assert not budget.is_spent()
     clock[0] = 240.0
     assert budget.limit("ITML") == pytest.approx(8.0)  # its share, even if it is late
+    clock[0] = 297.0
+    assert budget.limit("ITML") == budget.limit("Euclidean") == pytest.approx(3.0)
     clock[0] = 301.0
-    assert budget.is_spent()
+    assert budget.limit("ITML") == 0.0
 
 
 def test_all_is_used_and_not_more(clock):
     """A learner that always needs more, beside quick ones, gets nearly all the time of the learners."""
-    budget = Budget(300.0, KEYS, LEARNERS, 1)
+    budget = Budget(Clock(300.0), 1.0, KEYS, LEARNERS, 1)
     for key in KEYS:
         limit = budget.limit(key.name)
         seconds = limit if key.name == "ITML" else 0.1

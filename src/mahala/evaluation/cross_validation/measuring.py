@@ -1,5 +1,6 @@
 """Measure the cells of a comparison: fit a candidate to a training part, and classify the test part."""
 
+import math
 import time
 import warnings
 from collections import Counter
@@ -36,8 +37,10 @@ from mahala.support.arrays import FloatArray
 from mahala.support.limits import time_limit
 from mahala.support.parameters import config_context, get_config
 
-# Shares of the budget: of the learners' fits, of the baselines', and of the final fit.
-_SHARES = {"learners": 0.8, "baselines": 0.1, "final": 0.1}
+# Shares of the time of a round: of the learners' fits, and of the baselines'.
+_SHARES = {"learners": 0.8, "baselines": 0.1}
+# The part of the whole time that a final fit may take if nothing is left.
+_LATE = 0.02
 # Rows of a training part by which its scaling is chosen.
 _MOST_TRIED = 2_000
 
@@ -78,53 +81,70 @@ class Cell:
         return cls(**fields)
 
 
+class Clock:
+    """The time that a comparison and what follows it have, in seconds from now on; None for no limit."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._whole = seconds
+        self._end = None if seconds is None else time.monotonic() + float(seconds)
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return math.inf if self._end is None else max(self._end - time.monotonic(), 0.0)
+
+    def seconds(self, share: float = 1.0) -> float | None:
+        """Return the seconds that a final fit may take, a share of those left; some, even if it is late."""
+        return None if self._whole is None else max(share * self.left(), _LATE * self._whole)
+
+
 class Budget:
-    """Shares the time of a comparison among the fits that can be stopped.
+    """Shares the time of a round among the fits that can be stopped.
 
     Each fit may take an equal share and, of what quick learners do not need, an equal share among the learners that
-    are not known to be quick.
+    are not known to be quick. No fit may take more than all rounds have left.
 
     Parameters
     ----------
-    seconds : time for the whole comparison, or None for no limit
+    clock : the time of all rounds
+    share : the part of what is left that this round may take
     keys : the cells that are to be measured
     learners : learners and predictors by name; those in closed form are not stopped
     n_jobs : number of processes
     """
 
-    def __init__(self, seconds: float | None, keys: Iterable[Key], learners: Mapping[str, Any], n_jobs: int) -> None:
+    def __init__(
+        self, clock: Clock, share: float, keys: Iterable[Key], learners: Mapping[str, Any], n_jobs: int
+    ) -> None:
         able = {
             name
             for name, learner in learners.items()
             if isinstance(learner, OnlineLearner) or {"max_iter", "max_seconds"} & learner.get_params().keys()
         }
         keys = list(keys)
-        self._seconds = seconds
+        self._clock = clock
+        self._seconds = share * clock.left()
+        self._later = clock.left() - self._seconds
         self._n_jobs = n_jobs
-        self._began = time.monotonic()
         self._fits_left = Counter(key.name for key in keys if key.name in able)
         self._share = n_jobs / max(self._fits_left.total(), 1)
         self._baseline_share = n_jobs / max(sum(key.name in CLASSIFIERS for key in keys), 1)
         self._taken: dict[str, float] = {}  # by the longest fit of learners that were not stopped
 
-    def is_spent(self) -> bool:
-        """Whether the whole time is over."""
-        return self._seconds is not None and time.monotonic() - self._began > self._seconds
-
     def limit(self, name: str) -> float | None:
         """Return the seconds that a fit which begins now may take."""
-        if self._seconds is None:
+        left = self._clock.left()
+        if left == math.inf:
             return None
-        if name in CLASSIFIERS and name not in self._fits_left:
-            return _SHARES["baselines"] * self._seconds * self._baseline_share
         if name not in self._fits_left:
-            return None
+            return min(
+                _SHARES["baselines"] * self._seconds * self._baseline_share if name in CLASSIFIERS else left, left
+            )
         self._fits_left[name] -= 1
         whole = _SHARES["learners"] * self._seconds
-        left = (whole - (time.monotonic() - self._began)) * self._n_jobs
-        left -= sum(seconds * self._fits_left[quick] for quick, seconds in self._taken.items())
+        own = (left - self._later - (self._seconds - whole)) * self._n_jobs
+        own -= sum(seconds * self._fits_left[quick] for quick, seconds in self._taken.items())
         others = sum(n for other, n in self._fits_left.items() if other not in self._taken)
-        return max(whole * self._share, left / (1 + others))
+        return min(max(whole * self._share, own / (1 + others)), left)
 
     def note(self, name: str, seconds: float, stopped: bool) -> None:
         """Note how long a fit took, and whether its limit stopped it."""
@@ -132,11 +152,6 @@ class Budget:
             self._taken.pop(name, None)
         elif name in self._fits_left:
             self._taken[name] = max(seconds, self._taken.get(name, 0.0))
-
-
-def final_seconds(budget: float | None) -> float | None:
-    """Return the time that the final fit of a comparison with this budget may take."""
-    return None if budget is None else _SHARES["final"] * budget
 
 
 def measured_cells(

@@ -64,7 +64,7 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     is_halved = settings.repeats == "auto" and measure not in ("f1", "roc_auc")
     screening, screened = Parts(), np.empty(0, dtype=np.intp)
     if is_halved and learners is None and groups is None and times is None:
-        screening, screened = screening_parts(target.codes, folds, seed)
+        screening, screened = screening_parts(target.codes, X.shape[1], folds, seed)
     tested = np.setdiff1d(np.arange(len(rows)), screened)  # all rows, if they have groups or times
     codes = None if target.is_number else target.codes[tested]
     parts = parts_of(codes, folds, repeats, seed, groups, times, len(tested))

@@ -8,9 +8,6 @@ from mahala.data.scaling import Scaling
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.support.parameters import Count, Positive, Where, check_params, is_count
 
-# Seconds that a comparison takes at most by default.
-BUDGET = 600.0
-
 Folds = Annotated[int, Where(lambda value: is_count(value) and value >= 2, "at least 2")]
 
 
@@ -29,7 +26,7 @@ class Settings:
     scaling: Literal["auto"] | Scaling = "auto"
     groups: Any = None
     times: Any = None
-    budget: Positive | None = BUDGET
+    budget: Positive | None = None
     baselines: bool = True
     random_state: int = 0
     preprocessor: TablePreprocessor | None = None

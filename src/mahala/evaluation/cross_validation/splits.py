@@ -12,8 +12,9 @@ Parts = list[tuple[IndexArray, IndexArray]]
 
 # Larger tables are sampled: fewer rows already show what a learner gains. Of many features, so many numbers count.
 _MOST_ROWS, _LEAST_ROWS, _MOST_NUMBERS = 20_000, 4_000, 4_000_000
-# Of more rows, some are for a screening of all learners, and so many folds.
-_SCREENED_FROM, _SCREENED, _SCREENING_FOLDS = 3_000, 1_500, 3
+# Of more rows, so many are for a screening of all learners, those of many features again by numbers; and its folds.
+_SCREENED_FROM, _MOST_SCREENED, _LEAST_SCREENED, _NUMBERS_SCREENED = 3_000, 1_500, 500, 200_000
+_SCREENING_FOLDS = 3
 # A cross-validation is repeated until so many rows were tested, within these limits.
 _TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
 # Groups per fold from which on they are stratified in different ways.
@@ -133,7 +134,7 @@ def sample_of(codes: IndexArray, n_rows: int, folds: int, seed: int, notes: list
     return rows
 
 
-def screening_parts(codes: IndexArray, folds: int, seed: int) -> tuple[Parts, IndexArray]:
+def screening_parts(codes: IndexArray, n_features: int, folds: int, seed: int) -> tuple[Parts, IndexArray]:
     """Return training and test parts for a screening, and their rows; none of a table that has few rows.
 
     Of each class there are enough rows in all folds of the screening, and enough others for `folds`, or none in it.
@@ -142,9 +143,10 @@ def screening_parts(codes: IndexArray, folds: int, seed: int) -> tuple[Parts, In
     if n <= _SCREENED_FROM:
         return [], np.empty(0, dtype=np.intp)
     rng = np.random.default_rng(seed)
+    n_screened = int(np.clip(_NUMBERS_SCREENED // n_features, _LEAST_SCREENED, _MOST_SCREENED))
     chosen = [np.empty(0, dtype=np.intp)]
     for members in (np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)):
-        size = round(_SCREENED / n * len(members))
+        size = round(n_screened / n * len(members))
         if size >= _SCREENING_FOLDS and len(members) - size >= folds:
             chosen.append(rng.choice(members, size, replace=False))
     rows = np.sort(np.concatenate(chosen))
