@@ -517,6 +517,15 @@ def test_a_budget_that_is_spent_ends_the_comparison():
     assert len(board.entries[0].errors) == board.parts
 
 
+def test_models_are_measured_where_the_budget_ends_the_comparison():
+    X, y = table()
+    board = compare_with_baselines(X, y, {"slow": Slow()}, folds=5, repeats=1, budget=0.5)
+    assert board.partial
+    assert {entry.name for entry in board.models} == {"NeighborClassifier", "logistic regression", "gradient boosting"}
+    assert all(entry.difference == entry.difference for entry in board.models)  # on the rows of the learners
+    assert {len(entry.errors) for entry in (*board.models, *board.baselines, *board.entries)} == {board.parts}
+
+
 def interrupted_after(n, *args, **kwargs):
     """Press Ctrl-C after n cells."""
 

@@ -29,15 +29,14 @@ def next_keys(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> list[Key]:
 
 
 def finished_parts(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> list[int]:
-    """Return the test parts on which all candidates have been measured that are to be.
+    """Return the test parts on which all has been measured that is to be.
 
     Those of the screening count only if there are no others: they choose learners, which the others test.
     """
-    candidates, by_part = {*plan.candidates}, defaultdict[int, list[Key]](list)
+    by_part = defaultdict[int, list[Key]](list)
     for keys in _rounds(plan, cells):
         for key in keys:
-            if key.name in candidates:
-                by_part[key.part].append(key)
+            by_part[key.part].append(key)
         if any(key not in cells for key in keys):
             break
     done = sorted(part for part, keys in by_part.items() if all(key in cells for key in keys))

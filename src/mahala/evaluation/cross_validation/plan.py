@@ -166,13 +166,14 @@ class Plan:
 
     @cached_property
     def keys(self) -> list[Key]:
-        """The cells to measure: candidates in the screening, all methods in the first repetition, candidates in others.
+        """The cells to measure, part by part: in the first repetition models and baselines before the candidates.
 
-        Models may take longer than all learners, and one repetition tests every row.
+        So what ends early has both on the same rows. One repetition tests every row, and models may take long.
         """
         first = self.repetitions[0]
-        keys = [Key(name, part) for part in (*range(self.n_screening), *first) for name in self.candidates]
-        keys += [Key(name, part) for part in first for name in (*self.models, *self.baselines)]
+        context = (*self.baselines, *self.models)
+        keys = [Key(name, part) for part in range(self.n_screening) for name in self.candidates]
+        keys += [Key(name, part) for part in first for name in (*context, *self.candidates)]
         others = (part for parts in self.repetitions[1:] for part in parts)
         return keys + [Key(name, part) for part in others for name in self.candidates]
 

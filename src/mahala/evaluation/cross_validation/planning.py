@@ -93,7 +93,7 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
             settings, folds=folds, repeats=int(repeats), groups=None, times=None, preprocessor=preprocessor
         ),
         learners=chosen,
-        models=[*predictors, *(name for name in others if name in CLASSIFIERS)],
+        models=[*(name for name in others if name in CLASSIFIERS), *predictors],
         predictors=predictors,
         baselines=[name for name in others if name in DISTANCES],
         left_out=missing,
