@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.data.labels import binned, is_continuous, possible_leaks
+from mahala.data.labels import binned, is_continuous
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,3 @@ def test_bins_have_about_equal_size():
         binned(np.array(["a", "b"], dtype=object), 2)
     with pytest.raises(ValueError, match="bins must be at least 2"):
         binned(labels, 1)
-
-
-def test_leaks():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 300)
-    X = np.column_stack([rng.normal(size=300), y + 0.01 * rng.normal(size=300), np.eye(3)[y], y + rng.normal(size=300)])
-    groups = {"noise": [0], "copy": [1], "code": [2, 3, 4], "weak": [5]}
-    assert possible_leaks(X, y, groups) == ["copy", "code"]
-    assert possible_leaks(X[:20], y[:20], groups) == []
-    assert possible_leaks(X, np.zeros(300), groups) == []
-    # A tree of twelve leaves fits these runs of classes, but does not predict them.
-    assert possible_leaks(np.arange(36.0)[:, np.newaxis], np.repeat([0, 1, 2] * 4, 3), {"runs": [0]}) == []

@@ -126,16 +126,40 @@ def test_a_column_of_groups_is_named_with_the_error_on_new_groups():
     board = compare(frame, y, PANEL, folds=4, repeats=1, n_neighbors=3)
     [caution] = board.cautions
     new = compare(frame, y, PANEL, folds=4, repeats=1, n_neighbors=3, groups=groups)
-    on_new = next(entry for entry in new.entries if entry.name == board.winner.name).errors[:, 2].mean()
-    assert caution == (
+    on_new = new[board.reference].error
+    assert caution.sentence == (
         "Column 'household' looks like an id of groups, because rows with the same value share the label. On "
-        f"new groups the 3-NN error of {board.winner.spoken} is {100 * on_new:.1f} %, not "
-        f"{100 * board.winner.error:.1f} %: pass it as groups, or drop it."
+        f"new groups the 3-NN error of {board.euclidean.spoken} is {100 * on_new:.1f} %, not "
+        f"{100 * board.euclidean.error:.1f} %: pass it as groups, or drop it."
     )
-    assert on_new > board.winner.error + 0.2
-    assert board.headline.endswith("(see the cautions)")
-    assert not any("id of groups" in caution for caution in new.cautions)
-    assert not any("id of groups" in c for c in compare(frame[["a", "b", "c"]], y, PANEL, repeats=1).cautions)
+    assert on_new > board.euclidean.error + 0.2
+    assert board.headline.endswith("(caution: a column of groups)")
+    assert "a column of groups" not in subjects(new)
+    assert "a column of groups" not in subjects(compare(frame[["a", "b", "c"]], y, PANEL, repeats=1))
+
+
+def subjects(board):
+    return [caution.subject for caution in board.cautions]
+
+
+def test_the_column_of_groups_is_that_by_which_the_error_rises_most():
+    """Rows of one age share the label, but the other features of a row are those of its family."""
+    frame, y, groups = frame_of()
+    names = np.array([f"family {group}" for group in groups], dtype=object)
+    age = 20 + 2 * np.random.default_rng(0).integers(0, 15, len(y)) + y
+    board = compare(frame.drop(columns="household").assign(age=age, family=names), y, PANEL, repeats=1)
+    [caution] = [caution for caution in board.cautions if caution.subject == "a column of groups"]
+    assert caution.sentence.startswith("Column 'family' looks like an id of groups")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_column_by_which_the_error_does_not_rise_is_no_group(seed):
+    """Rows with the same month share the label, and their other features say so."""
+    rng = np.random.default_rng(seed)
+    month = rng.integers(0, 40, 400)
+    y = rng.integers(0, 2, 40)[month]
+    frame = pandas.DataFrame({"month": month, "a": 8.0 * y + rng.normal(size=400)})
+    assert "a column of groups" not in subjects(compare(frame, y, PANEL, repeats=1))
 
 
 def test_a_column_that_gives_the_label_away_is_named():
@@ -143,8 +167,8 @@ def test_a_column_that_gives_the_label_away_is_named():
     y = np.arange(90) % 3
     frame = pandas.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"]).assign(code=10.0 * y + rng.random(90))
     board = compare(frame, y, PANEL, folds=3, repeats=1)
-    assert board.cautions == ("Column 'code' alone nearly determines the label: a leak? If so, drop it.",)
-    assert board.headline.endswith("(see the cautions)")
+    assert [*map(str, board.cautions)] == ["Column 'code' alone nearly determines the label: a leak? If so, drop it."]
+    assert board.headline.endswith("(caution: a possible leak)")
     assert compare(frame[["a", "b"]], y, PANEL, folds=3, repeats=1, n_neighbors=25).cautions == ()
 
 
@@ -161,14 +185,32 @@ def test_a_distance_that_is_mostly_a_date_is_named():
     frame, y = eggs()
     board = compare(frame, y, {"RCA": RCA()}, folds=3, repeats=1, n_neighbors=3)
     assert board.winner.name == "Euclidean"  # of days and small numbers
-    assert board.cautions == (
+    [caution] = board.cautions
+    assert caution.sentence == (
         "100 % of the distance is 'Date Egg', a date (Euclidean): rows that were recorded one after the other are "
-        "near. Drop this column, unless that is meant.",
+        "near. Drop this column, unless that is meant."
     )
-    assert board.headline.endswith("(see the cautions)")
+    assert board.headline.endswith("(caution: a date or number of rows)")
     numbers = frame.assign(**{"Date Egg": np.random.default_rng(1).permutation(120) + 0.5})
-    cautions = compare(numbers, y, {"RCA": RCA()}, folds=3, repeats=1, scaling="none").cautions
-    assert not any("of the distance" in caution for caution in cautions)
+    assert "a date or number of rows" not in subjects(compare(numbers, y, PANEL, folds=3, repeats=1, scaling="none"))
+
+
+@pytest.mark.parametrize("kind", ["number", "classes", "array"])
+def test_columns_that_give_the_label_away_together_are_named(kind):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(200, 4)), columns=["a", "b", "c", "d"])
+    y = (frame["a"] + frame["c"]).to_numpy() / 2.0
+    y = np.where(y > 0.0, "high", "low") if kind == "classes" else y
+    rows, names = (frame.to_numpy(), "'x0' and 'x2'") if kind == "array" else (frame, "'a' and 'c'")
+    board = compare_with_baselines(rows, y, PANEL if kind == "classes" else ["LDA"], folds=3, repeats=1)
+    [caution] = board.cautions
+    assert caution.subject == "a possible leak"
+    assert caution.sentence.startswith(f"Columns {names} together nearly determine the label (")
+    assert caution.sentence.endswith("): a leak? If so, drop them.")
+    linear = next(entry for entry in board.models if "regression" in entry.name)
+    assert linear.error < 0.02
+    noise = rng.normal(size=200) if kind == "number" else rng.integers(0, 2, 200)
+    assert "a possible leak" not in subjects(compare(rows, noise, ["LDA"], folds=3, repeats=1))
 
 
 @pytest.mark.parametrize(("metric", "constant"), [("error", 0.3), ("balanced", 0.5)])
@@ -177,8 +219,9 @@ def test_an_error_above_that_of_a_constant_answer_is_said(metric, constant):
     y = np.repeat(["yes", "no"], [70, 30])
     board = compare(rng.normal(size=(100, 3)), y, PANEL, folds=3, repeats=1, n_neighbors=1, metric=metric)
     assert board.winner.error > constant
-    assert board.cautions == (
-        f"k-NN is worse than always answering 'yes': {100 * board.winner.error:.1f} % against {100 * constant:.1f} %.",
+    [caution] = board.cautions
+    assert caution.sentence == (
+        f"k-NN is worse than always answering 'yes': {100 * board.winner.error:.1f} % against {100 * constant:.1f} %."
     )
     apart = rng.normal(size=(100, 3)) + 3.0 * (y == "no")[:, None]
     assert compare(apart, y, PANEL, folds=3, repeats=1, metric=metric).cautions == ()

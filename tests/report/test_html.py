@@ -135,9 +135,9 @@ def test_cautions_are_at_the_top():
     board, text = make(X, np.repeat([0, 1], [54, 26]), shares=dict.fromkeys(("LDA", "RCA"), 0.5))
     [caution] = board.cautions
     page = Page(text)
-    assert caution in page.text
-    assert page.text.index(caution) < page.text.index("Leaderboard")
-    assert board.headline.endswith("(see the cautions)")
+    assert caution.sentence in page.text
+    assert page.text.index(caution.sentence) < page.text.index("Leaderboard")
+    assert board.headline.endswith(f"(caution: {caution.subject})")
 
 
 def test_a_number_to_predict():

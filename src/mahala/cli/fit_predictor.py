@@ -163,7 +163,8 @@ def _model(options: FitOptions, raw: RawTable, is_number: bool) -> Predictor:
 
 def _columns(model: Predictor, raw: RawTable, labels: Array, notes: dict[str, str]) -> list[tuple[str, str]]:
     """Return what was done to each column, with remarks on the label and on columns that give it away."""
-    from mahala.data.labels import binned, possible_leaks
+    from mahala.data.labels import binned
+    from mahala.data.leaks import possible_leaks
 
     if not is_frame(raw.data):
         return [*raw.notes, *notes.items()]

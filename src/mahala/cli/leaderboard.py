@@ -75,7 +75,8 @@ def as_facts(board: mahala.evaluation.Leaderboard, data: str) -> dict[str, Any]:
     of_rows = ("classes", "majority", "majority_error", "columns", "n_neighbors", "repeats", "scaling", "left_out")
     return facts | {
         "rows": len(board.rows),
-        **{name: getattr(board, name) for name in (*of_rows, "cautions")},
+        **{name: getattr(board, name) for name in of_rows},
+        "cautions": list(map(str, board.cautions)),
         "advice": None if board.advice is None else board.advice._asdict(),
         "models": [entry.numbers() for entry in board.models],
         "baselines": [entry.numbers() for entry in board.baselines],
@@ -104,7 +105,7 @@ def parts(board: mahala.evaluation.Leaderboard, examples: Examples | None = None
     for text in (*dict.fromkeys(failed), *board.remarks(), *board.notes, *resume):
         yield f"[yellow]{escape(text)}[/]"
     yield from (f"[bold]{escape(text)}[/]" for text in board.sentences())
-    yield from (f"[bold yellow]{escape(text)}[/]" for text in board.cautions)
+    yield from (f"[bold yellow]{escape(str(caution))}[/]" for caution in board.cautions)
     yield from map(escape, filter(None, (board.context(), saved_model(board))))
     yield ""
     if examples is not None:

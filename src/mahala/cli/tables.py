@@ -34,7 +34,8 @@ def labelled_table(
     are numbers stay what they are. `reading` has other parameters of `read_data`.
     """
     from mahala.data.datasets import read_data
-    from mahala.data.labels import binned, is_continuous, possible_leaks
+    from mahala.data.labels import binned, is_continuous
+    from mahala.data.leaks import possible_leaks
 
     table = read_data(data, label=label, **reading)
     if purpose is not None:

@@ -1,11 +1,11 @@
-"""Read labels, tell classes from numbers, and find columns that give them away."""
+"""Read labels, and tell classes from numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _MOST_CLASSES, _SHARE = 20, 0.1
 # Classes that are listed in a remark.
 _LISTED = 5
-# Columns that alone predict classes so well are suspect; so many rows show it.
-_LEAK, _LEAK_ROWS, _LEAST_LEAK_ROWS = 0.98, 2_000, 30
 
 
 def label_column(series: Series) -> tuple[Series, BoolArray]:
@@ -136,42 +134,3 @@ def binned(labels: Array, n_bins: int) -> Array:
         raise ValueError(f"the labels cannot be divided into {n_bins} bins: most of them are {np.median(labels):g}")
     names = [f"up to {edges[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(edges))]
     return np.array([*names, f"above {edges[-1]:g}"], dtype=object)[np.searchsorted(edges, labels)]
-
-
-def possible_leaks(X: Any, labels: Array, groups: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the names of columns that alone nearly determine the class.
-
-    A column is suspect if a small decision tree of its features alone has a cross-validated balanced accuracy of at
-    least 98 %. Up to 2,000 rows are looked at.
-
-    Parameters
-    ----------
-    X, labels : rows and their classes
-    groups : the features of each column, by the name of the column
-    """
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.tree import DecisionTreeClassifier
-
-    chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:_LEAK_ROWS])
-    codes = np.unique(labels[chosen], return_inverse=True)[1]
-    # Classes of single rows cannot be both trained and tested.
-    often = np.bincount(codes)[codes] > 2
-    chosen, codes = chosen[often], np.unique(codes[often], return_inverse=True)[1]
-    counts = np.bincount(codes)
-    n_classes = len(counts)
-    if n_classes < 2 or len(codes) < _LEAST_LEAK_ROWS:
-        return []
-
-    def predicts(predicted: Array) -> bool:
-        # scikit-learn's balanced accuracy takes longer than the tree.
-        return bool(np.mean(np.bincount(codes, predicted == codes, n_classes) / counts) >= _LEAK)
-
-    suspects = []
-    tree = DecisionTreeClassifier(max_leaf_nodes=4 * n_classes, random_state=0)
-    for name, features in groups.items():
-        rows = X[np.ix_(chosen, np.asarray(features))]
-        if not predicts(tree.fit(rows, codes).predict(rows)):
-            continue
-        if predicts(cross_val_predict(tree, rows, codes, cv=StratifiedKFold(3, shuffle=True, random_state=0))):
-            suspects.append(name)
-    return suspects

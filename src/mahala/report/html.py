@@ -94,7 +94,7 @@ def _headline(board: Leaderboard, title: str, saved: str) -> str:
     target = f"{len(board.classes):,} classes" if board.classes else "a number to predict"
     size = f"{len(board.rows):,} rows · {board.n_features:,} features · {target}"
     size = board.heading() if board.answers is not None else size
-    texts = [text for text in (*board.cautions, board.context(), saved) if text is not None]
+    texts = [text for text in (*map(str, board.cautions), board.context(), saved) if text is not None]
     more = "".join(f"<p>{escape(text)}</p>" for text in texts)
     more += "".join(f"<p class=note>{escape(note)}</p>" for note in (*board.remarks(), *board.notes))
     return header(f"{title} · {size}", board.headline, verdict, more)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mahala.evaluation.cross_validation.entries import Entry
-from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.leaderboard import Caution, Leaderboard
 from mahala.judge import Verdict
 
 
@@ -45,9 +45,15 @@ def test_the_winner_is_the_learner_that_the_judge_shows_to_help():
     probable = board(CHANCE, BETTER, EUCLIDEAN, kind="probably helps")
     assert (probable.winner, probable.candidate) == (EUCLIDEAN, BETTER)
     assert probable.headline == "Probably helps: NCA"
-    plain = board(CHANCE, EUCLIDEAN, kind="does not help", chosen="Euclidean", cautions=("a leak?",))
+    plain = board(
+        CHANCE,
+        EUCLIDEAN,
+        kind="does not help",
+        chosen="Euclidean",
+        cautions=2 * (Caution("a possible leak", "A leak?"),),
+    )
     assert (plain.winner, plain.candidate) == (EUCLIDEAN, None)
-    assert plain.headline == "Does not help (see the cautions)"
+    assert plain.headline == "Does not help (caution: a possible leak)"
     assert board(EUCLIDEAN, FAILED, kind="does not help", chosen="Euclidean").best_learner is None
 
 

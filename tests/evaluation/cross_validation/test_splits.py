@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.evaluation.cross_validation.splits import auto_repeats, group_column, parts_of
+from mahala.evaluation.cross_validation.splits import auto_repeats, group_columns, parts_of
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -113,12 +113,12 @@ FEATURES = {"household": [0], "age": [1], "noise": [2], "size": [3]}
 @pytest.mark.parametrize("seed", range(5))
 def test_an_id_whose_rows_share_the_label_is_found(seed):
     X, codes, groups = households(seed=seed)
-    name, numbers = group_column(X, codes, FEATURES)
+    name, numbers = group_columns(X, codes, FEATURES)[0]
     assert name == "household"
     assert len(np.unique(numbers)) == 60
     assert len(set(zip(numbers.tolist(), groups.tolist(), strict=True))) == 60
     flipped = codes ^ (np.random.default_rng(seed).random(len(codes)) < 0.05)  # nearly all rows share it
-    assert group_column(X, flipped.astype(int), FEATURES)[0] == "household"
+    assert group_columns(X, flipped.astype(int), FEATURES)[0][0] == "household"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -126,12 +126,18 @@ def test_ages_and_noise_are_no_ids(seed):
     X, codes, _ = households(seed=seed)
     rng = np.random.default_rng(seed)
     others = {name: numbers for name, numbers in FEATURES.items() if name != "household"}
-    assert group_column(X, codes, others) is None
-    assert group_column(X, rng.permutation(codes), FEATURES) is None
+    assert group_columns(X, codes, others) == []
+    assert group_columns(X, rng.permutation(codes), FEATURES) == []
     age = np.sort(X[:, 1])
     steep = (age + rng.normal(0.0, 1.0, len(age)) > np.median(age)).astype(int)  # rows of one age share the label
-    assert group_column(age[:, None], steep, {"age": [0]}) is None
-    categories = {"kind": [0, 1]}  # a column of several features is no id
-    assert group_column(np.column_stack([X[:, 0], X[:, 0]]), codes, categories) is None
+    assert group_columns(age[:, None], steep, {"age": [0]}) == []
     several = np.arange(len(codes))  # of which each row has another
-    assert group_column(several[:, None].astype(float), codes, {"row": [0]}) is None
+    assert group_columns(several[:, None].astype(float), codes, {"row": [0]}) == []
+
+
+def test_categories_may_be_ids():
+    _, codes, groups = households()
+    one_hot = np.eye(60)[groups]
+    [(name, numbers)] = group_columns(one_hot, codes, {"family": list(range(60))})
+    assert name == "family"
+    assert len(set(zip(numbers.tolist(), groups.tolist(), strict=True))) == 60

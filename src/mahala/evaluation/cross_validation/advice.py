@@ -165,12 +165,13 @@ def _is_ahead(plan: Plan, shared: Shared, own: FloatArray, other: FloatArray) ->
 
 def _sentence(best: str, behind: list[str], level: list[str]) -> str:
     if not behind:
-        return f"No method is clearly ahead: {best} and {_listed(level)} do not differ clearly."
-    tail = f"; {_listed(level)} {'is' if len(level) == 1 else 'are'} not clearly behind" if level else ""
-    return f"{best} is ahead of {_listed(behind)}{tail}."
+        return f"No method is clearly ahead: {best} and {listed(level)} do not differ clearly."
+    tail = f"; {listed(level)} {'is' if len(level) == 1 else 'are'} not clearly behind" if level else ""
+    return f"{best} is ahead of {listed(behind)}{tail}."
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Return names as a part of a sentence: "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

@@ -63,6 +63,16 @@ class Line(NamedTuple):
     intervals: dict[str, str]
 
 
+class Caution(NamedTuple):
+    """What makes a verdict doubtful, in a few words for the headline, and in a sentence."""
+
+    subject: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 class Answers(NamedTuple):
     """The answers that were compared.
 
@@ -124,7 +134,7 @@ class Leaderboard:
     reference : name of the best plain distance
     scaled : name of the scaled plain distance to use where nothing helps: of the two with 0/1 features, that of all
         features scaled, unless the other one is clearly better
-    cautions : sentences on what makes the verdict doubtful, such as a column that gives the label away
+    cautions : Caution on each thing that makes the verdict doubtful, such as a column that gives the label away
     neighbor_counts : numbers of neighbours for which errors were measured
     n_neighbors : the number of neighbours of all entries; None if each has its own, chosen in each training part
     scaling : the scaling of the features, or "auto" if it was chosen for each training part
@@ -163,7 +173,7 @@ class Leaderboard:
     rows: IndexArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     first_part: tuple[IndexArray, IndexArray] | None = None
     notes: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
+    cautions: tuple[Caution, ...] = ()
     classes: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
     columns: Sequence[tuple[str, str]] = ()
@@ -261,7 +271,8 @@ class Leaderboard:
     def headline(self) -> str:
         """The outcome in a few words."""
         kind = self.verdict.kind[0].upper() + self.verdict.kind[1:]
-        doubt = " (see the cautions)" if self.cautions else ""
+        subjects = ", ".join(dict.fromkeys(caution.subject for caution in self.cautions))
+        doubt = f" (caution: {subjects})" if subjects else ""
         first = "" if self.advice is None else f"{self.advice.headline} · "
         return f"{first}{kind}{f': {self.chosen}' if self.verdict.helps else ''}{doubt}"
 

@@ -22,7 +22,7 @@ _MANY_GROUPS = 10
 # A column with fewer values is a category, whatever its rows share.
 _FEWEST_GROUPS = 15
 # How much more often rows with the same value share a label than rows with the next value, at least.
-_MORE_OFTEN, _STANDARD_ERRORS = 0.15, 3.0
+_MORE_OFTEN, _STANDARD_ERRORS = 0.05, 3.0
 
 
 def parts_of(
@@ -156,24 +156,25 @@ def screening_parts(codes: IndexArray, n_features: int, folds: int, seed: int) -
     return [(rows[train], rows[test]) for train, test in parts_of(present, _SCREENING_FOLDS, 1, seed)], rows
 
 
-def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]]) -> tuple[str, IndexArray] | None:
-    """Return the column that looks most like an id of groups, and the number of the group of each row.
+def group_columns(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]]) -> list[tuple[str, IndexArray]]:
+    """Return columns that look like ids of groups, the most likely first, each with the number of the group of a row.
 
-    Rows of one group share the label, and those of the next id do not.
-
-    That rows with the same age share a label is no reason: so do rows with the next age. An id is arbitrary, so
-    neighbouring ids share labels no more often than any two rows do.
+    Rows of one group share the label more often than rows of the next id do. That rows with the same age share a label
+    is no reason: so do rows with the next age. An id is arbitrary, so neighbouring ids share labels no more often than
+    any two rows do.
 
     Parameters
     ----------
     X, codes : dense rows and the classes of the rows
-    features : the features of each column, by the name of the column
+    features : the features of each column, by the name of the column: whole numbers, or categories
     """
-    best, most = None, _MORE_OFTEN
+    found = []
     for name, numbers in features.items():
-        if len(numbers) != 1 or not np.array_equal(X[:, numbers[0]], np.rint(X[:, numbers[0]])):
+        own = X[:, numbers]
+        if not np.array_equal(own, np.rint(own)):
             continue
-        values, groups = np.unique(X[:, numbers[0]], return_inverse=True)
+        values, groups = np.unique(own, axis=0, return_inverse=True)
+        groups = groups.reshape(-1)
         sizes = np.bincount(groups)
         if len(values) < _FEWEST_GROUPS or np.count_nonzero(sizes > 1) < _FEWEST_GROUPS:
             continue
@@ -185,6 +186,6 @@ def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]
         next_to = (shares[1:] * shares[:-1]).sum(axis=1)
         error = np.sqrt(same.var(ddof=1) / len(same) + next_to.var(ddof=1) / len(next_to))
         more = float(same.mean() - next_to.mean())
-        if more > max(most, _STANDARD_ERRORS * float(error)):
-            best, most = (name, groups), more
-    return best
+        if more > max(_MORE_OFTEN, _STANDARD_ERRORS * float(error)):
+            found.append((more / max(float(error), 1e-12), name, groups))
+    return [(name, groups) for _, name, groups in sorted(found, key=lambda column: -column[0])]

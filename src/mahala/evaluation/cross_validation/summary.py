@@ -1,14 +1,14 @@
-"""Summarise a comparison: the leaderboard, the verdict in words, and what makes it doubtful."""
+"""Summarise a comparison: the leaderboard, and the verdict in words."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from mahala.data.labels import possible_leaks
 from mahala.evaluation.cross_validation.advice import advise, model_entries, shared_losses
 from mahala.evaluation.cross_validation.answers import AnswerPlan, kind_of
+from mahala.evaluation.cross_validation.cautions import cautions_of
 from mahala.evaluation.cross_validation.entries import (
     decide,
     entries,
@@ -21,15 +21,8 @@ from mahala.evaluation.cross_validation.entries import (
     units_of_answers,
 )
 from mahala.evaluation.cross_validation.leaderboard import Answers, Leaderboard, p_text, percent, points
-from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
+from mahala.evaluation.cross_validation.measuring import Cell
 from mahala.evaluation.cross_validation.plan import Key, Plan
-from mahala.evaluation.cross_validation.splits import group_column, parts_of
-from mahala.support.arrays import IndexArray
-from mahala.support.parameters import get_config
-from mahala.support.validation import is_sparse
-
-# A share of the mean squared distance.
-_MOST_OF_DISTANCE = 0.5
 
 
 def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
@@ -38,8 +31,6 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
     planned = len(plan.parts) - (plan.n_screening if isinstance(plan, Plan) else 0) if end else len(done)
     if len(done) < planned:
         notes.append(f"Partial: {end} ended the comparison after {len(done)} of {planned} test parts.")
-    elif end:
-        notes.append("Not all models and baselines were measured, because the comparison was ended before.")
     if isinstance(plan, AnswerPlan):
         return _of_answers(plan, cells, done, planned, notes)
     units = units_of(plan, cells, done)
@@ -81,8 +72,7 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         columns=() if preprocessor is None else tuple(preprocessor.columns_),
     )
     board = _in_words(board)
-    records = _record_cautions(plan, board, cells, done)
-    return replace(board, cautions=(*_cautions(plan, board), *records))
+    return replace(board, cautions=tuple(cautions_of(plan, board, units, cells, done)))
 
 
 def _why_screened_out(plan: Plan) -> str:
@@ -152,55 +142,3 @@ def _sentence(board: Leaderboard) -> str:
         f"{first}: {who} has a {board.measure} of {percent(best.error)}, {base.spoken} {percent(base.error)}. {choice} "
         f"{points(verdict.gain)} points over {verdict.n:,} {verdict.units} ({interval}).{more}"
     )
-
-
-def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
-    """Yield what makes the verdict doubtful: leaks, ids of groups, and errors above that of a constant answer."""
-    if board.metric in ("error", "balanced"):
-        constant = {"error": board.majority_error, "balanced": 1.0 - 1.0 / len(board.classes)}[board.metric]
-        if board.winner.error > constant:
-            yield (
-                f"k-NN is worse than always answering {board.majority!r}: {percent(board.winner.error)} against "
-                f"{percent(constant)}."
-            )
-    preprocessor = plan.settings.preprocessor
-    if preprocessor is None or is_sparse(plan.X):
-        return
-    features = preprocessor.feature_groups()
-    for name in possible_leaks(plan.X, plan.target.codes, features):
-        yield f"Column {name!r} alone nearly determines the label: a leak? If so, drop it."
-    column = None if plan.groups is not None else group_column(plan.X, plan.target.codes, features)
-    if column is not None:
-        old, new = _new_group_errors(plan, board, column[1])
-        yield (
-            f"Column {column[0]!r} looks like an id of groups, because rows with the same value share the label. On "
-            f"new groups the {board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: pass it "
-            "as groups, or drop it."
-        )
-
-
-def _record_cautions(plan: Plan, board: Leaderboard, cells: Mapping[Key, Cell], done: list[int]) -> Iterator[str]:
-    """Yield that most of the distance is a column that says when or as which number rows were recorded."""
-    for name in dict.fromkeys(entry.name for entry in (board.winner, board.candidate) if entry is not None):
-        own = [cell.record_shares for key, cell in cells.items() if key.name == name and key.part in done]
-        shares = np.mean(own, axis=0)
-        for (column, what), share in zip(plan.records.items(), shares, strict=True):
-            if share > _MOST_OF_DISTANCE:
-                yield (
-                    f"{100.0 * share:.0f} % of the distance is {column!r}, {what} ({board[name].spoken}): rows that "
-                    "were recorded one after the other are near. Drop this column, unless that is meant."
-                )
-
-
-def _new_group_errors(plan: Plan, board: Leaderboard, groups: IndexArray) -> tuple[float, float]:
-    """Return the error of the winner, and its error where groups are not in both parts."""
-    codes = None if plan.target.is_number else plan.target.codes
-    folds, seed = min(plan.settings.folds, int(groups.max()) + 1), plan.settings.random_state
-    parts = parts_of(codes, folds, 1, seed, groups, n_rows=len(plan.rows))
-    plan = replace(plan, parts=parts, groups=groups, learners={**plan.learners})
-    name, config = board.winner.name, get_config()
-    cells = {
-        part: measure_cell(plan, Key(name, part), choose(plan, part, config), None, config)[1]
-        for part in range(len(parts))
-    }
-    return board.winner.error, entry_of(plan, name, cells).error

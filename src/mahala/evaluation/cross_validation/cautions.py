@@ -1,0 +1,125 @@
+"""What makes a verdict doubtful: columns that give the label away, ids of groups, worse than a constant answer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from mahala.data.leaks import joint_leak, possible_leaks
+from mahala.evaluation.cross_validation.advice import listed
+from mahala.evaluation.cross_validation.entries import Units
+from mahala.evaluation.cross_validation.leaderboard import Caution, Leaderboard, percent
+from mahala.evaluation.cross_validation.measures import row_losses
+from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
+from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.evaluation.cross_validation.splits import group_columns, parts_of
+from mahala.judge import lower_bounds
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.parameters import get_config
+from mahala.support.validation import is_sparse
+
+# Where the lowest of all errors, or 1 - R² of a number, is at most this, columns may determine the label together.
+_LOW_ERROR, _LOW_LOSS = 0.05, 0.1
+# Without names of columns, leaks are looked for up to so many features.
+_MOST_UNNAMED = 64
+# A share of the mean squared distance.
+_MOST_OF_DISTANCE = 0.5
+# Columns that may be ids of groups whose errors on new groups are measured.
+_MEASURED = 3
+
+
+def cautions_of(
+    plan: Plan, board: Leaderboard, units: Units, cells: Mapping[Key, Cell], done: Sequence[int]
+) -> Iterator[Caution]:
+    """Yield what makes the verdict doubtful; `units` has the losses of the plain distances."""
+    if board.metric in ("error", "balanced"):
+        constant = {"error": board.majority_error, "balanced": 1.0 - 1.0 / len(board.classes)}[board.metric]
+        if board.winner.error > constant:
+            yield Caution(
+                "worse than a constant answer",
+                f"k-NN is worse than always answering {board.majority!r}: {percent(board.winner.error)} against "
+                f"{percent(constant)}.",
+            )
+    if is_sparse(plan.X):
+        return
+    features = _columns(plan)
+    yield from _leaks(plan, board, features)
+    if plan.groups is None:
+        yield from _groups(plan, board, units, features)
+    yield from _records(plan, board, cells, done)
+
+
+def _columns(plan: Plan) -> dict[str, list[int]]:
+    """Return the features of each column, or of each feature if they have no names and are not many."""
+    if plan.settings.preprocessor is not None:
+        return plan.settings.preprocessor.feature_groups()
+    n_features = plan.X.shape[1]
+    return {f"x{j}": [j] for j in range(n_features)} if n_features <= _MOST_UNNAMED else {}
+
+
+def _leaks(plan: Plan, board: Leaderboard, features: dict[str, list[int]]) -> Iterator[Caution]:
+    """Yield the columns that alone determine the label, and those of the others that do so together."""
+    alone = possible_leaks(plan.X, plan.target.codes, features)
+    for name in alone:
+        yield Caution("a possible leak", f"Column {name!r} alone nearly determines the label: a leak? If so, drop it.")
+    numbers = plan.target.is_number
+    best = min(
+        (entry for entry in (*board.ranked, *board.models) if entry.failure is None),
+        key=lambda entry: entry.error if numbers else entry.balanced_error,
+    )
+    if (best.error > _LOW_LOSS) if numbers else (best.balanced_error > _LOW_ERROR):
+        return
+    others = {name: numbers for name, numbers in features.items() if name not in alone}
+    if names := joint_leak(plan.X, plan.target.values, others, numbers=numbers):
+        yield Caution(
+            "a possible leak",
+            f"Columns {listed([repr(name) for name in names])} together nearly determine the label ({best.spoken} has "
+            f"a {board.loss_name} of {percent(best.error)}): a leak? If so, drop them.",
+        )
+
+
+def _groups(plan: Plan, board: Leaderboard, units: Units, features: dict[str, list[int]]) -> Iterator[Caution]:
+    """Yield the column by whose groups the error of the reference rises most, if it rises clearly."""
+    if units.rows is None:
+        return
+    reference, found, most = board.euclidean, None, 0.0
+    old = units.losses[reference.name].mean(axis=0)
+    for name, groups in group_columns(plan.X, plan.target.codes, features)[:_MEASURED]:
+        new = _losses_on_new_groups(plan, reference.name, groups)[units.rows]
+        rise = lower_bounds((new - old)[:, np.newaxis], groups[units.rows])[0]
+        if rise > most:
+            found, most = (name, float(new.mean())), rise
+    if found is not None:
+        yield Caution(
+            "a column of groups",
+            f"Column {found[0]!r} looks like an id of groups, because rows with the same value share the label. On new "
+            f"groups the {board.measure} of {reference.spoken} is {percent(found[1])}, not {percent(reference.error)}: "
+            "pass it as groups, or drop it.",
+        )
+
+
+def _losses_on_new_groups(plan: Plan, name: str, groups: IndexArray) -> FloatArray:
+    """Return the loss of each row by a plain distance where rows of one group are not in both parts."""
+    codes = None if plan.target.is_number else plan.target.codes
+    folds, seed = min(plan.settings.folds, int(groups.max()) + 1), plan.settings.random_state
+    parts = parts_of(codes, folds, 1, seed, groups, n_rows=len(plan.rows))
+    plan, config = replace(plan, parts=parts, groups=groups), get_config()
+    predicted = np.empty_like(plan.target.values)
+    for part, (_, test) in enumerate(parts):
+        predicted[test] = measure_cell(plan, Key(name, part), choose(plan, part, config), None, config)[1].predicted
+    return cast(FloatArray, row_losses(plan.measure, predicted, plan.target.values))
+
+
+def _records(plan: Plan, board: Leaderboard, cells: Mapping[Key, Cell], done: Sequence[int]) -> Iterator[Caution]:
+    """Yield that most of the distance is a column that says when or as which number rows were recorded."""
+    for name in dict.fromkeys(entry.name for entry in (board.winner, board.candidate) if entry is not None):
+        own = [cell.record_shares for key, cell in cells.items() if key.name == name and key.part in done]
+        shares = np.mean(own, axis=0)
+        for (column, what), share in zip(plan.records.items(), shares, strict=True):
+            if share > _MOST_OF_DISTANCE:
+                yield Caution(
+                    "a date or number of rows",
+                    f"{100.0 * share:.0f} % of the distance is {column!r}, {what} ({board[name].spoken}): rows that "
+                    "were recorded one after the other are near. Drop this column, unless that is meant.",
+                )
