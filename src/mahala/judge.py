@@ -69,7 +69,7 @@ class Verdict(NamedTuple):
         """Return the verdict without a word on the share of a map, which a metric does not have."""
         return self._replace(text=self.sentence.removesuffix(self._served()).strip())
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the fields and the sentence, for JSON."""
         return self._asdict() | {"sentence": self.sentence}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -16,7 +16,7 @@ from mahala.compiled.triplets.slopes import ascend
 from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
 from mahala.saved_estimator import SavedEstimator
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray, RowsLike
 from mahala.support.limits import one_blas_thread
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
@@ -83,7 +83,7 @@ class Teacher(SavedEstimator):
     True
     """
 
-    def __init__(self, X: Any, random_state: Seed = None, names: Iterable[Hashable] | None = None) -> None:
+    def __init__(self, X: RowsLike, random_state: Seed = None, names: Iterable[Hashable] | None = None) -> None:
         self.X = _checked_items(X)
         self.random_state = random_state
         self._by_name = _checked_names(X, names)
@@ -137,7 +137,7 @@ class Teacher(SavedEstimator):
             self._queue = asked[order].tolist()
 
     @one_at_a_time
-    def margins(self, questions: Any) -> tuple[FloatArray, FloatArray]:
+    def margins(self, questions: Iterable[Sequence[Hashable]]) -> tuple[FloatArray, FloatArray]:
         """Return by how much each query is nearer to a than to b, under the Euclidean and under the learned metric.
 
         Parameters
@@ -252,7 +252,7 @@ class Teacher(SavedEstimator):
             arrays[name] = np.array(questions, dtype=np.int64).reshape(-1, 3)
         return header, arrays if self._span is None else arrays | {"span": self._span}
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def _set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         span = None
         if len(self.X) <= self.n_features_in_:
             span = finite(array_value(arrays, "span", np.float64, (self.n_features_in_, None)), "span")
@@ -272,18 +272,18 @@ class Teacher(SavedEstimator):
         self._next = count_value(header, "next")
 
 
-def _checked_items(X: Any) -> RealArray:
-    X = check_rows(X)
-    if is_sparse(X):
+def _checked_items(X: RowsLike) -> RealArray:
+    rows = check_rows(X)
+    if is_sparse(rows):
         raise TypeError("X must hold dense rows, got a sparse matrix: reduce it first, such as by TruncatedSVD")
-    if len(X) < 3:
-        raise ValueError(f"X must have at least three rows, for a question about three items, got {len(X)}")
-    if np.ptp(X, axis=0).max() == 0.0:
+    if len(rows) < 3:
+        raise ValueError(f"X must have at least three rows, for a question about three items, got {len(rows)}")
+    if np.ptp(rows, axis=0).max() == 0.0:
         raise ValueError("X must have rows that differ, but all are equal")
-    return np.asarray(X, dtype=np.float32 if X.dtype in (np.float16, np.float32) else np.float64)
+    return np.asarray(rows, dtype=np.float32 if rows.dtype in (np.float16, np.float32) else np.float64)
 
 
-def _checked_names(X: Any, names: Iterable[Hashable] | None) -> RowNames | None:
+def _checked_names(X: RowsLike, names: Iterable[Hashable] | None) -> RowNames | None:
     """Return the names of items as text, or None if they have no names."""
     index = index_of(X)
     if names is None and (index is None or not all(isinstance(name, str) for name in index)):

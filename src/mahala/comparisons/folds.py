@@ -1,13 +1,13 @@
 """Folds of answers over items, in which what is tested was not learned from."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mahala.comparisons.pairs import Comparisons, Pairs
 from mahala.comparisons.triplets import Triplets
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, Rows
 from mahala.support.validation import is_sparse
 
 
@@ -68,7 +68,7 @@ def folds_over_items(
     return ItemFolds(tested, first[at, numbers], learned)
 
 
-def item_codes(X: Any, rows: IndexArray) -> IndexArray:
+def item_codes(X: Rows, rows: IndexArray) -> IndexArray:
     """Return a number for each of some rows, in their order; rows that are equal (of dense X) are one item.
 
     The row -1, a threshold, has the number -1.

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.support.arrays import FloatArray, IntArray
+from mahala.support.arrays import FloatArray, IntArray, Rows, RowsLike
 from mahala.support.parameters import ParameterError
 from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
@@ -49,7 +49,10 @@ class LineReader(ABC, Generic[Comparison]):
     """Keys that a line must not have, because the answer to it has them."""
 
     def __init__(
-        self, widths: tuple[int | None, int | None] = (None, None), names: Sequence[str] = (), items: Any = None
+        self,
+        widths: tuple[int | None, int | None] = (None, None),
+        names: Sequence[str] = (),
+        items: RowsLike | None = None,
     ) -> None:
         self.widths = widths
         self.items: Any = None if items is None else _check_items(items)
@@ -68,56 +71,56 @@ class LineReader(ABC, Generic[Comparison]):
         except RecursionError:
             raise LineError("its brackets are nested too deeply for a comparison") from None
 
-    def _read(self, given: dict[str, Any]) -> tuple[Comparison, dict[str, Any]]:
+    def _read(self, entries: dict[str, Any]) -> tuple[Comparison, dict[str, Any]]:
         for key in self.keys:
-            if key not in given:
-                raise LineError(self._missing(key, given))
+            if key not in entries:
+                raise LineError(self._missing(key, entries))
         for key in self.reserved:
-            if key in given:
+            if key in entries:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        comparison = self.comparison(given)
-        others = {key: value for key, value in given.items() if key not in self.keys}
+        comparison = self.comparison(entries)
+        others = {key: value for key, value in entries.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
         except ValueError:
             raise LineError("every number must be finite, got one that is too large for a float") from None
         return comparison, others
 
-    def _missing(self, key: str, given: dict[str, Any]) -> str:
+    def _missing(self, key: str, entries: dict[str, Any]) -> str:
         form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
         for other in LineReader.__subclasses__():
-            if all(name in given for name in other.keys):
+            if all(name in entries for name in other.keys):
                 return f"{other.kind}, but the model learns from {self.kind.split()[1]}s: {form}"
         return f"{key} is missing: {self.kind} is {form}"
 
     @staticmethod
-    def rows(*points: Point) -> Any:
+    def rows(*points: Point) -> Rows:
         """Return points as rows: CSR if all of them are sparse."""
         width = points[0].width
         columns = [point.columns for point in points if point.columns is not None]
         if len(columns) == len(points):
             indptr = np.append(0, np.cumsum(list(map(len, columns))))
             data = np.concatenate([point.values for point in points])
-            return sp.csr_matrix((data, np.concatenate(columns), indptr), shape=(len(points), width))
+            return sp.csr_array((data, np.concatenate(columns), indptr), shape=(len(points), width))
         rows = np.zeros((len(points), width))
         for row, point in zip(rows, points, strict=True):
             row[slice(None) if point.columns is None else point.columns] = point.values
         return rows
 
     @staticmethod
-    def shown(value: Any) -> str:
+    def shown(value: object) -> str:
         """Return a value as a message shows it."""
         return _abbreviated(value)
 
-    def two_points(self, given: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[Point]:
+    def two_points(self, entries: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[Point]:
         """Return the points under two names, which must have the same width."""
-        points = [self.point(given[name], name, width) for name in names]
+        points = [self.point(entries[name], name, width) for name in names]
         if points[0].width != points[1].width:
             widths = f"{names[0]} has {points[0].width} numbers and {names[1]} {points[1].width}"
             raise LineError(f"{widths}; they must have the same number")
         return points
 
-    def point(self, value: Any, name: str, width: int | None) -> Point:
+    def point(self, value: object, name: str, width: int | None) -> Point:
         """Return the point that a value of a line is; `name` says in a message which one."""
         # Exact types: isinstance would accept true as an int.
         if type(value) is list:
@@ -139,7 +142,7 @@ class LineReader(ABC, Generic[Comparison]):
             raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got {largest:g}")
         return point
 
-    def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> Point:
+    def _sparse_point(self, value: dict[str, object], name: str, width: int | None) -> Point:
         if width is None:
             message = f"{name} is an object, so the number of features must be known: give n_features"
             raise LineError(message, "n_features")
@@ -207,13 +210,13 @@ class TripletReader(LineReader[Triplets]):
         return Triplets._build(self.rows(query), *_NUMBERS[[0, 0, 1]], items=self.rows(*items))
 
 
-def _abbreviated(value: Any) -> str:
+def _abbreviated(value: object) -> str:
     """Return a value as a message shows it."""
     text = json.dumps(value)
     return text if len(text) <= _ABBREVIATION else f"{text[:_ABBREVIATION]}…"
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) < len(pairs):
         [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
@@ -231,7 +234,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_reject)
 def _decode(line: bytes) -> dict[str, Any]:
     try:
         # Some editors begin a file with a byte order mark.
-        given = _DECODER.decode(line.rstrip().decode("utf-8-sig"))
+        entries = _DECODER.decode(line.rstrip().decode("utf-8-sig"))
     except LineError:
         raise
     except json.JSONDecodeError as error:
@@ -240,12 +243,12 @@ def _decode(line: bytes) -> dict[str, Any]:
         raise LineError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
     except ValueError as error:  # an integer of thousands of digits
         raise LineError(f"not a number: {error}") from None
-    if not isinstance(given, dict):
-        raise LineError(f"it must be an object {{...}}, got {_abbreviated(given)}")
-    return given
+    if not isinstance(entries, dict):
+        raise LineError(f"it must be an object {{...}}, got {_abbreviated(entries)}")
+    return entries
 
 
-def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> FloatArray:
+def _numbers(values: Sequence[object], keys: Sequence[object], name: str) -> FloatArray:
     # NumPy would convert "1" and true to numbers.
     if not set(map(type, values)) <= {int, float}:
         key, value = next((k, v) for k, v in zip(keys, values, strict=True) if type(v) not in (int, float))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mahala.engine.neighbors import class_neighbors
-from mahala.support.arrays import BoolArray, IndexArray, SignArray
+from mahala.support.arrays import Array, BoolArray, IndexArray, Rows, RowsLike, SignArray, StoredRows
 from mahala.support.display import as_table, paragraph
 from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value
@@ -32,15 +32,13 @@ class Comparisons:
     items: Any  # the rows that anchors are compared with, if they are not those of X
 
     @classmethod
-    def _build(
-        cls, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None = None, items: Any = None
-    ) -> Self:
+    def _build(cls, X: Any, *columns: Array | None, names: tuple[str, ...] | None = None, items: Any = None) -> Self:
         """Build comparisons of arguments that are valid already, at a cost that does not depend on the size of X."""
         self = object.__new__(cls)
         self._store(X, *columns, names=names, items=items)
         return self
 
-    def _store(self, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None, items: Any = None) -> None:
+    def _store(self, X: Any, *columns: Array | None, names: tuple[str, ...] | None, items: Any = None) -> None:
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "items", items)
@@ -52,7 +50,7 @@ class Comparisons:
             object.__setattr__(self, name, column)
 
     @classmethod
-    def _checked_numbers(cls, X: Any, items: Any, *columns: ArrayLike) -> list[NDArray[Any]]:
+    def _checked_numbers(cls, X: Rows, items: Rows | None, *columns: ArrayLike) -> list[Array]:
         """Return the row numbers of each role: the first into X, the others into items, or into X if these are None."""
         n_rows = [X.shape[0]] + [(X if items is None else items).shape[0]] * (cls._arity - 1)
         names = cls._names[: cls._arity]
@@ -64,7 +62,7 @@ class Comparisons:
         return checked
 
     @classmethod
-    def _split(cls, array: ArrayLike) -> tuple[Any, list[NDArray[Any]]]:
+    def _split(cls, array: ArrayLike) -> tuple[Rows, list[Array]]:
         """Return X and the row numbers of each role, for comparisons given as a 3-D array."""
         array = np.asanyarray(array)
         if array.ndim != 3 or array.shape[1] != cls._arity:
@@ -79,7 +77,7 @@ class Comparisons:
         X, columns = cls._split(array)
         return cls._build(X, *columns)
 
-    def _columns(self) -> list[NDArray[Any] | None]:
+    def _columns(self) -> list[Array | None]:
         return [getattr(self, name) for name in self._names]
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -88,7 +86,7 @@ class Comparisons:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be deleted")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Arrays that NumPy unpickles are writeable.
         return partial(self._build, names=self.feature_names, items=self.items), (self.X, *self._columns())
 
@@ -124,7 +122,7 @@ class Comparisons:
         X = self.X if self.items is None or role == self._names[0] else self.items
         return X[getattr(self, role)[key]]
 
-    def over(self, X: Any) -> Self:
+    def over(self, X: StoredRows) -> Self:
         """Return the same comparisons over another array of the same rows."""
         return self._build(X, *self._columns(), names=self.feature_names, items=self.items)
 
@@ -155,7 +153,7 @@ class Comparisons:
         return paragraph(repr(self)) + as_table(["", *columns], lines) + more
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
+def column_names(X: object) -> tuple[str, ...] | None:
     """Return the column names of a data frame if all of them are strings, as scikit-learn requires; otherwise None."""
     names = tuple(getattr(X, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None
@@ -200,10 +198,10 @@ class Pairs(Comparisons):
     right: IndexArray
     similar: BoolArray | None
 
-    def __init__(self, X: Any, left: ArrayLike, right: ArrayLike, similar: ArrayLike | None = None) -> None:
-        names, X = column_names(X), check_rows(X)
-        columns = self._checked_numbers(X, None, left, right)
-        self._store(X, *columns, None if similar is None else check_signs(similar, len(columns[0])) > 0, names=names)
+    def __init__(self, X: RowsLike, left: ArrayLike, right: ArrayLike, similar: ArrayLike | None = None) -> None:
+        names, rows = column_names(X), check_rows(X)
+        columns = self._checked_numbers(rows, None, left, right)
+        self._store(rows, *columns, None if similar is None else check_signs(similar, len(columns[0])) > 0, names=names)
 
     @classmethod
     def from_array(cls, array: ArrayLike, similar: ArrayLike | None = None) -> Self:
@@ -212,7 +210,9 @@ class Pairs(Comparisons):
         return cls._build(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0)
 
     @classmethod
-    def from_names(cls, X: Any, answers: Any, names: Iterable[Hashable] | None = None) -> Self:
+    def from_names(
+        cls, X: RowsLike, answers: Iterable[Sequence[Hashable]], names: Iterable[Hashable] | None = None
+    ) -> Self:
         """Build pairs from answers that name rows.
 
         Parameters
@@ -234,7 +234,7 @@ class Pairs(Comparisons):
     @classmethod
     def from_labels(
         cls,
-        X: Any,
+        X: RowsLike,
         y: ArrayLike,
         n: int | Literal["auto"] = "auto",
         *,
@@ -260,11 +260,11 @@ class Pairs(Comparisons):
         >>> pairs.left, pairs.right, pairs.similar
         (array([0, 1]), array([1, 2]), array([ True, False]))
         """
-        names, X = column_names(X), check_rows(X)
-        return cls._build(X, *draw_pairs(class_codes(y, X.shape[0]), n, balance, random_state), names=names)
+        names, rows = column_names(X), check_rows(X)
+        return cls._build(rows, *draw_pairs(class_codes(y, rows.shape[0]), n, balance, random_state), names=names)
 
     @classmethod
-    def from_neighbors(cls, X: Any, y: ArrayLike, n_neighbors: int = 3) -> Self:
+    def from_neighbors(cls, X: RowsLike, y: ArrayLike, n_neighbors: int = 3) -> Self:
         """Pair each row with its nearest rows of its class, which are similar, and of other classes, which are not.
 
         Examples
@@ -273,12 +273,12 @@ class Pairs(Comparisons):
         >>> pairs.left, pairs.right, pairs.similar
         (array([0, 1, 0, 1, 2]), array([1, 0, 2, 2, 1]), array([ True,  True, False, False, False]))
         """
-        names, X = column_names(X), check_rows(X)
-        both = near_rows(X, y, n_neighbors)
-        left, places = zip(*(np.nonzero(numbers < X.shape[0]) for numbers in both), strict=True)
-        right = [numbers[rows, at] for numbers, rows, at in zip(both, left, places, strict=True)]
-        similar = np.repeat([True, False], [len(rows) for rows in left])
-        return cls._build(X, np.concatenate(left), np.concatenate(right), similar, names=names)
+        names, rows = column_names(X), check_rows(X)
+        both = near_rows(rows, y, n_neighbors)
+        left, places = zip(*(np.nonzero(numbers < rows.shape[0]) for numbers in both), strict=True)
+        right = [numbers[first, at] for numbers, first, at in zip(both, left, places, strict=True)]
+        similar = np.repeat([True, False], list(map(len, left)))
+        return cls._build(rows, np.concatenate(left), np.concatenate(right), similar, names=names)
 
     @property
     def y(self) -> SignArray | None:
@@ -305,13 +305,13 @@ class Pairs(Comparisons):
         return np.subtract(left, right, dtype=np.float64, order="C")
 
 
-def near_rows(X: Any, y: ArrayLike, n_neighbors: int) -> tuple[IndexArray, IndexArray]:
+def near_rows(X: Rows, y: ArrayLike, n_neighbors: int) -> tuple[IndexArray, IndexArray]:
     """Return the numbers of each row's nearest rows of its class and of others; where there are too few, n rows."""
     check_value(n_neighbors, "n_neighbors", Count)
     if is_sparse(X):
         raise ValueError("X must be dense for a search of near rows, got a sparse matrix: use X.toarray()")
-    rows = X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
-    return class_neighbors(np.ascontiguousarray(rows), class_codes(y, X.shape[0]), n_neighbors, n_neighbors)
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float32
+    return class_neighbors(np.ascontiguousarray(X, dtype=dtype), class_codes(y, X.shape[0]), n_neighbors, n_neighbors)
 
 
 def draw_pairs(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.comparisons.pairs import Comparisons, column_names, draw_pairs
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import FloatArray, IndexArray, RowsLike
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes, to_numpy
 
@@ -42,13 +42,15 @@ class Quadruplets(Comparisons):
     far_right: IndexArray
 
     def __init__(
-        self, X: Any, near_left: ArrayLike, near_right: ArrayLike, far_left: ArrayLike, far_right: ArrayLike
+        self, X: RowsLike, near_left: ArrayLike, near_right: ArrayLike, far_left: ArrayLike, far_right: ArrayLike
     ) -> None:
-        names, X = column_names(X), check_rows(X)
-        self._store(X, *self._checked_numbers(X, None, near_left, near_right, far_left, far_right), names=names)
+        names, rows = column_names(X), check_rows(X)
+        self._store(rows, *self._checked_numbers(rows, None, near_left, near_right, far_left, far_right), names=names)
 
     @classmethod
-    def from_labels(cls, X: Any, y: ArrayLike, n: int | Literal["auto"] = "auto", *, random_state: Seed = None) -> Self:
+    def from_labels(
+        cls, X: RowsLike, y: ArrayLike, n: int | Literal["auto"] = "auto", *, random_state: Seed = None
+    ) -> Self:
         """Compare pairs of one class with pairs of two classes: the first ones should be nearer.
 
         Parameters
@@ -65,13 +67,13 @@ class Quadruplets(Comparisons):
         >>> quadruplets.near_left, quadruplets.near_right, quadruplets.far_right
         (array([0]), array([1]), array([2]))
         """
-        names, X = column_names(X), check_rows(X)
-        return cls._build(X, *draw_quadruplets(class_codes(y, X.shape[0]), n, random_state), names=names)
+        names, rows = column_names(X), check_rows(X)
+        return cls._build(rows, *draw_quadruplets(class_codes(y, rows.shape[0]), n, random_state), names=names)
 
     @classmethod
     def from_ratings(
         cls,
-        X: Any,
+        X: RowsLike,
         left: ArrayLike,
         right: ArrayLike,
         ratings: ArrayLike,
@@ -96,15 +98,15 @@ class Quadruplets(Comparisons):
         >>> quadruplets.near_right, quadruplets.far_right
         (array([1]), array([2]))
         """
-        names, X = column_names(X), check_rows(X)
+        names, rows = column_names(X), check_rows(X)
         check_value(n, "n", Literal["auto"] | Count)
-        left, right, *_ = cls._checked_numbers(X, None, left, right, left, right)
+        left, right, *_ = cls._checked_numbers(rows, None, left, right, left, right)
         values = np.asarray(to_numpy(ratings))
         values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
         if values.shape != left.shape or not np.isfinite(values).all():
             raise ValueError(f"ratings must be {len(left)} finite numbers, one for each pair")
         near, far = _ordered(values, n, check_seed(random_state))
-        return cls._build(X, left[near], right[near], left[far], right[far], names=names)
+        return cls._build(rows, left[near], right[near], left[far], right[far], names=names)
 
 
 def draw_quadruplets(
@@ -121,7 +123,7 @@ def draw_quadruplets(
     return left[near], right[near], left[far], right[far]
 
 
-def are_labels(y: Any) -> bool:
+def are_labels(y: ArrayLike) -> bool:
     """Whether y says of pairs if they are similar, by booleans or +1 and -1, and does not rate them.
 
     >>> are_labels([True, False]), are_labels([1, -1]), are_labels([1, 0]), are_labels([4.5, 1.0])
@@ -131,7 +133,7 @@ def are_labels(y: Any) -> bool:
     return values.dtype == bool or set(np.unique(values).tolist()) <= {-1, 1}
 
 
-def _ordered(values: Any, n: int | Literal["auto"], rng: Any) -> tuple[IndexArray, IndexArray]:
+def _ordered(values: FloatArray, n: int | Literal["auto"], rng: np.random.RandomState) -> tuple[IndexArray, IndexArray]:
     """Return the numbers of two values, the larger one first, for n draws or for all pairs that differ."""
     m, size = len(values), _MOST_RATED if isinstance(n, str) else int(n)
     if m == 0 or (isinstance(n, str) and m * (m - 1) // 2 <= _MOST_RATED):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any, Self
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.comparisons.pairs import Comparisons, column_names, near_rows, sort_by_class
-from mahala.support.arrays import IndexArray, check_room
+from mahala.support.arrays import IndexArray, RowsLike, check_room
 from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes
@@ -40,10 +40,12 @@ class Triplets(Comparisons):
     positive: IndexArray
     negative: IndexArray
 
-    def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, items: Any = None) -> None:
-        names, X = column_names(X), check_rows(X)
-        items = None if items is None else check_rows(items, "items")
-        self._store(X, *self._checked_numbers(X, items, anchor, positive, negative), names=names, items=items)
+    def __init__(
+        self, X: RowsLike, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, items: RowsLike | None = None
+    ) -> None:
+        rows, checked = check_rows(X), None if items is None else check_rows(items, "items")
+        numbers = self._checked_numbers(rows, checked, anchor, positive, negative)
+        self._store(rows, *numbers, names=column_names(X), items=checked)
 
     @property
     def n_item_features(self) -> int:
@@ -51,7 +53,9 @@ class Triplets(Comparisons):
         return self.n_features if self.items is None else int(self.items.shape[1])
 
     @classmethod
-    def from_names(cls, X: Any, answers: Any, names: Iterable[Hashable] | None = None) -> Self:
+    def from_names(
+        cls, X: RowsLike, answers: Iterable[Sequence[Hashable]], names: Iterable[Hashable] | None = None
+    ) -> Self:
         """Build triplets from answers that name rows.
 
         Parameters
@@ -72,7 +76,7 @@ class Triplets(Comparisons):
         return cls(X, *map(rows.rows, answer_columns(answers, "triplets")))
 
     @classmethod
-    def from_labels(cls, X: Any, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:
+    def from_labels(cls, X: RowsLike, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:
         """Draw triplets of a row, another row of its class, and a row of another class.
 
         Each of the three is uniform over its choices, and triplets may repeat. A row that is alone in its class is
@@ -84,11 +88,11 @@ class Triplets(Comparisons):
         >>> triplets.negative
         array([2, 2, 2, 2])
         """
-        names, X = column_names(X), check_rows(X)
-        return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state), names=names)
+        names, rows = column_names(X), check_rows(X)
+        return cls._build(rows, *draw_triplets(class_codes(y, rows.shape[0]), n, random_state), names=names)
 
     @classmethod
-    def from_neighbors(cls, X: Any, y: ArrayLike, n_neighbors: int = 3) -> Self:
+    def from_neighbors(cls, X: RowsLike, y: ArrayLike, n_neighbors: int = 3) -> Self:
         """Build the triplets of each row with each of its nearest rows of its class and each of other classes.
 
         Examples
@@ -97,8 +101,8 @@ class Triplets(Comparisons):
         >>> triplets.anchor, triplets.positive, triplets.negative
         (array([0, 1]), array([1, 0]), array([2, 2]))
         """
-        names, X = column_names(X), check_rows(X)
-        return cls._build(X, *all_triplets(*near_rows(X, y, n_neighbors)), names=names)
+        names, rows = column_names(X), check_rows(X)
+        return cls._build(rows, *all_triplets(*near_rows(rows, y, n_neighbors)), names=names)
 
 
 def all_triplets(near: IndexArray, far: IndexArray) -> tuple[IndexArray, IndexArray, IndexArray]:

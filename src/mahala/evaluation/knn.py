@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, as_rows
 from mahala.engine.neighbors import misclassified
 from mahala.metric import MahalanobisMetric, Metric
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import Array, FloatArray, IndexArray, Rows, RowsLike
 from mahala.support.plots import draw_curves, plain_frame
 from mahala.support.validation import check_counts, check_labels
 
@@ -55,10 +55,10 @@ class KNNErrors:
 
 def knn_error(
     metric: Metric | None,
-    X_train: Any,
-    y_train: Any,
-    X_test: Any = None,
-    y_test: Any = None,
+    X_train: RowsLike,
+    y_train: ArrayLike,
+    X_test: RowsLike | None = None,
+    y_test: ArrayLike | None = None,
     n_neighbors: int | Iterable[int] = DEFAULT_NEIGHBORS,
     average: Literal["sample", "class"] = "sample",
 ) -> KNNErrors:
@@ -93,25 +93,23 @@ def knn_error(
         raise ValueError(f"average must be 'sample' or 'class', got {average!r}")
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together, or neither for leave-one-out")
-    leave_one_out = X_test is None
-    X_train = as_rows(X_train, "X_train")
-    y_train = check_labels(y_train, X_train.shape[0], "y_train")
-    if leave_one_out:
-        X_test, y_test = X_train, y_train
-    else:
-        X_test = as_rows(X_test, "X_test")
-        y_test = check_labels(y_test, X_test.shape[0], "y_test")
-        if X_test.shape[1] != X_train.shape[1]:
-            raise ValueError(f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}")
-    available = X_train.shape[0] - leave_one_out
+    rows = as_rows(X_train, "X_train")
+    labels = check_labels(y_train, rows.shape[0], "y_train")
+    tests, test_labels, leave_one_out = rows, labels, X_test is None or y_test is None
+    if X_test is not None and y_test is not None:
+        tests = as_rows(X_test, "X_test")
+        test_labels = check_labels(y_test, tests.shape[0], "y_test")
+        if tests.shape[1] != rows.shape[1]:
+            raise ValueError(f"X_test must have the {rows.shape[1]} columns of X_train, got {tests.shape[1]}")
+    available = rows.shape[0] - leave_one_out
     if available < 1:
         raise ValueError("X_train must have at least 2 rows for leave-one-out, got 1")
     what = "the number of available neighbours"
     counts = check_counts(n_neighbors, DEFAULT_NEIGHBORS, available, "n_neighbors", what)
-    codes, test_codes = _class_codes(y_train, y_test)
-    train = _embed(metric, X_train)
-    with engine_for(X_train, X_test):
-        wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, X_test), test_codes, counts)
+    codes, test_codes = _class_codes(labels, test_labels)
+    train = _embed(metric, rows)
+    with engine_for(rows, tests):
+        wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, tests), test_codes, counts)
     if average == "sample":
         error = wrong.mean(axis=0)
     else:
@@ -119,7 +117,7 @@ def knn_error(
     return KNNErrors(counts, error)
 
 
-def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArray, IndexArray]:
+def _class_codes(y_train: Array, y_test: Array) -> tuple[IndexArray, IndexArray]:
     """Return the codes 0, 1, … of both label arrays, in the sorted order of all labels."""
     try:
         codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)[1]
@@ -128,7 +126,7 @@ def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArra
     return codes[: len(y_train)], codes[len(y_train) :]
 
 
-def _embed(metric: Metric | None, X: Any) -> Any:
+def _embed(metric: Metric | None, X: Rows) -> Any:
     """Return rows whose Euclidean distances are the metric's."""
     if metric is None:
         return apply_to_rows(lambda rows: rows, X, X.shape[1], X.dtype)

@@ -6,15 +6,15 @@ Items are ranked by similarity under a bilinear metric and by distance under a M
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mahala.compiled.search.ranking import retrieval
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, Rows, RowsLike
 from mahala.support.validation import check_counts, check_labels, class_codes, is_chunked
 
 DEFAULT_K = range(1, 51)
@@ -37,7 +37,9 @@ class PrecisionAtK:
         return float(self.precision[places[0]])
 
 
-def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any = None, y_items: Any = None) -> float:
+def mean_average_precision(
+    metric: Metric | None, X: RowsLike, y: ArrayLike, X_items: RowsLike | None = None, y_items: ArrayLike | None = None
+) -> float:
     """Compute the mean average precision of retrieving the items of the query's class.
 
     The average precision of a query is the mean, over its relevant items, of the share of relevant items among those
@@ -59,13 +61,17 @@ def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any =
     >>> round(mean_average_precision(None, X, y), 4)
     0.6
     """
-    X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
-    average, _ = _retrieval(metric, X, codes, X_items, item_codes)
+    average, _ = _retrieval(metric, *_check(X, y, X_items, y_items))
     return float(average[_answerable(average)].mean())
 
 
 def precision_at_k(
-    metric: Metric | None, X: Any, y: Any, X_items: Any = None, y_items: Any = None, k: int | Iterable[int] = DEFAULT_K
+    metric: Metric | None,
+    X: RowsLike,
+    y: ArrayLike,
+    X_items: RowsLike | None = None,
+    y_items: ArrayLike | None = None,
+    k: int | Iterable[int] = DEFAULT_K,
 ) -> PrecisionAtK:
     """Compute the mean share of items of the query's class among the first ``k`` items, for one or several ``k``.
 
@@ -85,31 +91,33 @@ def precision_at_k(
     0.4
     """
     leave_one_out = X_items is None
-    X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
-    ks = check_counts(k, DEFAULT_K, len(item_codes) - leave_one_out, "k", "the number of items of a query")
-    average, hits = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
+    checked = _check(X, y, X_items, y_items)
+    ks = check_counts(k, DEFAULT_K, len(checked[-1]) - leave_one_out, "k", "the number of items of a query")
+    average, hits = _retrieval(metric, *checked, int(ks[-1]))
     return PrecisionAtK(ks, hits[ks - 1] / ks / _answerable(average).sum())
 
 
-def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, IndexArray, Any, IndexArray]:
+def _check(
+    X: RowsLike, y: ArrayLike, X_items: RowsLike | None, y_items: ArrayLike | None
+) -> tuple[Rows, IndexArray, Rows | None, IndexArray]:
     """Return queries and items (None if those are the queries), each followed by their class codes."""
     if (X_items is None) != (y_items is None):
         raise ValueError("X_items and y_items must be given together, or neither for leave-one-out")
-    X = as_rows(X)
-    n = X.shape[0]
-    if X_items is None:
+    queries = as_rows(X)
+    n = queries.shape[0]
+    if X_items is None or y_items is None:
         if n < 2:
             raise ValueError("X must have at least 2 rows for leave-one-out, got 1")
         codes = class_codes(y, n)
-        return X, codes, None, codes
-    X_items = as_rows(X_items, "X_items")
-    labels = np.concatenate([check_labels(y, n), check_labels(y_items, X_items.shape[0], "y_items")])
+        return queries, codes, None, codes
+    items = as_rows(X_items, "X_items")
+    labels = np.concatenate([check_labels(y, n), check_labels(y_items, items.shape[0], "y_items")])
     codes = class_codes(labels, len(labels), "y and y_items")
-    return X, codes[:n], X_items, codes[n:]
+    return queries, codes[:n], items, codes[n:]
 
 
 def _retrieval(
-    metric: Metric | None, X: Any, codes: IndexArray, X_items: Any, item_codes: IndexArray, n_top: int = 0
+    metric: Metric | None, X: Rows, codes: IndexArray, X_items: Rows | None, item_codes: IndexArray, n_top: int = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Return what `retrieval` does; the queries of each chunk are ranked where the images of all items come."""
     exclude_self = X_items is None
@@ -126,7 +134,13 @@ def _retrieval(
 
 
 def _retrieval_of_part(
-    images: list[Any], codes: IndexArray, item_codes: IndexArray, n_top: int, alone: bool, rows: slice, queries: Any
+    images: list[FloatArray],
+    codes: IndexArray,
+    item_codes: IndexArray,
+    n_top: int,
+    alone: bool,
+    rows: slice,
+    queries: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     scores = score_blocks(queries, np.concatenate(images), None, distances=True)
     blocks = ((slice(rows.start + block.start, rows.start + block.stop), values) for block, values in scores)

@@ -1,7 +1,7 @@
 """AROMA: adaptive regularization of a similarity matrix (Crammer, Chechik, 2012)"""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.dense import csr_rows
 from mahala.online.state.margin import SymmetricMatrix, Whole, single
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
-from mahala.support.arrays import FloatArray, block_size, check_room
+from mahala.support.arrays import FloatArray, Rows, block_size, check_room
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, between
 from mahala.support.states import Array
@@ -113,7 +113,7 @@ class CovarianceState(SimilarityState):
         self.late = np.zeros((d, e)) if rule.average else np.empty((0, 0))
         self.Lambda, self.Gamma = np.eye(d), np.eye(e)
 
-    def translate(self, X: Any) -> CSR:
+    def translate(self, X: Rows) -> CSR:
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
@@ -146,8 +146,8 @@ class CovarianceState(SimilarityState):
     def matrix(self) -> FloatArray:
         return self.M - self.late / self.n_steps if self.n_averaged else self.M.copy()
 
-    def add(self, change: Any, total: Any) -> None:
-        self.M += change.toarray() if is_sparse(change) else change
+    def add(self, change: Rows, total: Rows) -> None:
+        self.M += change.toarray() if is_sparse(change) else np.asarray(change)
 
     def _check(self) -> None:
         super()._check()

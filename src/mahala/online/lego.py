@@ -1,7 +1,7 @@
 """LEGO: LogDet exact gradient online (Jain, Kulis, Dhillon, Grauman, 2008)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
@@ -90,7 +90,7 @@ class LEGO(PairLearner):
             low, high = targets_for(squared_distances(comparisons), low, high)
         return LEGOState(self.n_features_in_, (float(low), float(high)))
 
-    def _stored_state(self, header: dict[str, Any]) -> DefiniteState:
+    def _stored_state(self, header: dict[str, object]) -> DefiniteState:
         return LEGOState(self.n_features_in_, (1.0, 2.0))
 
     @property

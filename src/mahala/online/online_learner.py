@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mahala.comparisons import Comparisons
 from mahala.compiled.jit import Steps
@@ -15,7 +16,7 @@ from mahala.engine.inputs import computed, labelled_parts
 from mahala.learner import LabelledRows, Learner, checked_options
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RowsLike, SignArray, StoredRows
 from mahala.support.display import SHOWN, tell_stream
 from mahala.support.limits import one_blas_thread, out_of_time
 from mahala.support.locking import all_or_nothing, one_at_a_time
@@ -78,7 +79,7 @@ class OnlineLearner(Learner):
     def _first_state(self, comparisons: Any, complete: bool) -> State:
         """Return the state before the first step; `comparisons` are the first ones, or all of a fit if `complete`."""
 
-    def _stored_state(self, header: dict[str, Any]) -> State:
+    def _stored_state(self, header: dict[str, object]) -> State:
         """Return a state that can take what is in a model file with this header."""
         return self._first_state(None, complete=False)
 
@@ -96,7 +97,7 @@ class OnlineLearner(Learner):
 
     @checked_options
     @one_at_a_time
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> Self:
         """Learn from rows X with class labels y, or from comparisons.
 
         Parameters
@@ -119,7 +120,7 @@ class OnlineLearner(Learner):
         return self
 
     @one_at_a_time
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> Self:
         """Learn from more comparisons, once each and in their order; X and y as for `fit`.
 
         Chunks of rows, or of an array of comparisons, of Dask are learned from one after another, and so are the
@@ -142,7 +143,9 @@ class OnlineLearner(Learner):
                 self._feed(prepared, len(comparisons), self._rule_in_force)
         return self
 
-    def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
+    def _comparisons(
+        self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool, at_most: bool
+    ) -> tuple[Comparisons, IndexArray | None]:
         """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
         if reset:
             self._reset_seed()
@@ -152,7 +155,7 @@ class OnlineLearner(Learner):
         return self._drawn(data.X, data.codes, at_most), data.codes
 
     @abstractmethod
-    def _drawn(self, X: Any, codes: IndexArray, at_most: bool) -> Comparisons:
+    def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Comparisons:
         """Return comparisons drawn from rows by the codes of their classes."""
 
     def _begin(self, comparisons: Comparisons, complete: bool) -> None:
@@ -167,7 +170,7 @@ class OnlineLearner(Learner):
         # The number of steps and the metric after them, in a list because a reader must not change an attribute.
         self._formed: list[Any] = []
         self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
-        self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
+        self._checked: dict[str, object] | None = None  # the parameters when they were last checked
         self.n_steps_ = self.n_updates_ = self.n_mistakes_ = self.n_skipped_ = 0
         self.loss_ = self.squared_loss_ = 0.0
 
@@ -245,7 +248,7 @@ class OnlineLearner(Learner):
             self._room_for(1)[0] = y, predicted, p, tau
         self._note_progress()
 
-    def _room_for(self, n: int) -> Any:
+    def _room_for(self, n: int) -> NDArray[np.void]:
         """Return the next n records, to be written; if there is no room, the oldest beyond the limit are dropped."""
         start = self._n_recorded
         if start + n > len(self._records) or not self._records.flags.writeable:
@@ -300,7 +303,7 @@ class OnlineLearner(Learner):
         Part("_model").write(self._model, header, arrays)
         return header, arrays | self._history().to_arrays()
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def _set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         check_params(self)
         self._check_params()
         self._clear()

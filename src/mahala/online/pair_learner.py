@@ -1,7 +1,7 @@
 """The family of online learners from pairs: PA, POLA, LEGO and RDML."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mahala.comparisons.pairs import draw_pairs
 from mahala.learner import DistanceMixin
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_learner import OnlineLearner
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import FloatArray, IndexArray, RowsLike, StoredRows
 from mahala.support.locking import one_at_a_time
 from mahala.support.parameters import Count, Share
 from mahala.support.signals import uninterrupted
@@ -27,7 +27,7 @@ class PairLearner(DistanceMixin, OnlineLearner):
     _learns_from: ClassVar = Pairs
 
     @one_at_a_time
-    def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
+    def learn_one(self, x: RowsLike, x_other: RowsLike, similar: bool | int) -> bool:
         """Learn from one pair; return whether it was predicted to be similar before the update.
 
         Parameters
@@ -48,7 +48,7 @@ class PairLearner(DistanceMixin, OnlineLearner):
             self._note_one(y, p, tau, predicted)
         return bool(predicted == 1)
 
-    def _drawn(self, X: Any, codes: IndexArray, at_most: bool) -> Pairs:
+    def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Pairs:
         drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
         return Pairs._build(X, *drawn)
 

@@ -1,12 +1,13 @@
 """PA, PA-I, PA-II and PA-LS: passive-aggressive online metrics (Pérez-Suay, Ferri, Arevalillo-Herráez, 2013)."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from mahala.comparisons import Pairs
+from mahala.comparisons import Comparisons, Pairs
 from mahala.engine.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
@@ -28,8 +29,8 @@ MOST_NEIGHBORS = 25
 class KernelParams(ReadableSignature):
     """What PA and POLA share: a kernel, the record of ranks, and a model that is not projected."""
 
-    kernel: Any = None
-    kernel_params: dict[str, Any] | None = None
+    kernel: str | Callable[..., float] | None = None
+    kernel_params: dict[str, object] | None = None
     rank_every: Count | None = None
 
     _fixed: ClassVar[tuple[str, ...]] = ("kernel", "kernel_params")
@@ -180,7 +181,7 @@ class PA(KernelParams, PairLearner):
         self._check_fitted()
         return self._aggressiveness()
 
-    def _first_state(self, comparisons: Any, complete: bool) -> MarginState:
+    def _first_state(self, comparisons: Pairs | None, complete: bool) -> MarginState:
         d = self.n_features_in_
         psd = {"every": 1, "end": 0}[self.psd] if isinstance(self.psd, str) else int(self.psd)
         if isinstance(self.init, str) and self.init == "zero":
@@ -195,12 +196,12 @@ class PA(KernelParams, PairLearner):
         A = np.random.default_rng([self._seed, d]).standard_normal((d, d))
         return MarginState(A @ A.T / max(d, 1), 0.0, psd)
 
-    def _stored_state(self, header: dict[str, Any]) -> MarginState:
+    def _stored_state(self, header: dict[str, object]) -> MarginState:
         if self._tuned_C not in (None, *C_GRID):
             raise ModelFileError(f"header entry 'tuned_C' should be one of {C_GRID}, found {self._tuned_C}")
         return self._first_state(None, complete=False)
 
-    def _n_steps(self, comparisons: Any, codes: IndexArray | None) -> int:
+    def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
         if codes is None or not isinstance(self.n_steps, str):
             return super()._n_steps(comparisons, codes)
         n_pairs, n = len(comparisons), 2 * len(codes)

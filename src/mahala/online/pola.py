@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -77,7 +77,7 @@ class POLA(KernelParams, PairLearner):
     def _rule(self) -> MarginRule:
         return MarginRule(float(self.gamma), 0.0, np.inf)
 
-    def _first_state(self, comparisons: Any, complete: bool) -> MarginState:
+    def _first_state(self, comparisons: Pairs | None, complete: bool) -> MarginState:
         return first_state(self.n_features_in_, 1, self.kernel, self.kernel_params)
 
     def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:

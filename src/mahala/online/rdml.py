@@ -1,11 +1,12 @@
 """RDML: online regularised distance metric learning (Jin, Wang, Zhou, 2009)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import lapack
 
+from mahala.comparisons import Pairs
 from mahala.compiled.jit import Steps
 from mahala.compiled.pairs.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
@@ -72,7 +73,7 @@ class RDML(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_state(self, comparisons: Any, complete: bool) -> DefiniteState:
+    def _first_state(self, comparisons: Pairs | None, complete: bool) -> DefiniteState:
         return RDMLState(self.n_features_in_, 1.0)
 
 

@@ -1,12 +1,13 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from mahala.comparisons import Comparisons, Triplets
@@ -19,7 +20,7 @@ from mahala.online.online_learner import OnlineLearner
 from mahala.online.state.dense import DenseState, dense_bytes, fit_gram, gram_is_cheaper
 from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule, SimilarityState, StepLength, items_of, touches
 from mahala.online.state.sparse import SparseState
-from mahala.support.arrays import FloatArray, IndexArray, memory_limit
+from mahala.support.arrays import FloatArray, IndexArray, Rows, RowsLike, StoredRows, memory_limit
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
@@ -71,7 +72,7 @@ class SimilarityLearner(OnlineLearner):
             yield learner.set_params(n_triplets=150)
 
     @one_at_a_time
-    def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:
+    def learn_one(self, x: RowsLike, positive: RowsLike, negative: RowsLike) -> bool:
         """Learn that x is more similar to `positive` than to `negative`; return whether that was predicted.
 
         Parameters
@@ -79,22 +80,22 @@ class SimilarityLearner(OnlineLearner):
         x, positive, negative : vectors, dense or sparse; items may have other features than x
         """
         sparse = is_sparse(x) or is_sparse(positive) or is_sparse(negative)
-        check = _one_row if sparse else check_row
-        x, positive, negative = check(x, "x"), check(positive, "positive"), check(negative, "negative")
-        if positive.shape != negative.shape:
-            widths = f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}"
+        check: Callable[[RowsLike, str], Any] = _one_row if sparse else check_row
+        row, near, far = check(x, "x"), check(positive, "positive"), check(negative, "negative")
+        if near.shape != far.shape:
+            widths = f"positive has {near.shape[-1]} features and negative {far.shape[-1]}"
             raise ValueError(f"{widths}; they must have the same")
-        sizes = x.size, positive.size
+        sizes = row.size, near.size
         is_first = "_model" not in vars(self) or self._n_unscaled
         if sparse or is_first or sizes != (self.n_features_in_, self.n_item_features_):
-            rows, *items = (row if sparse else row[np.newaxis] for row in (x, positive, negative))
+            rows, *items = (each if sparse else each[np.newaxis] for each in (row, near, far))
             stacked = sp.vstack(items, format="csr") if any(map(is_sparse, items)) else np.vstack(items)
             numbers = np.array([0]), np.array([0]), np.array([1])
             self.partial_fit(Triplets._build(rows, *numbers, items=stacked))
             return self._last_step[2] == 1
         self._check_stream("learn_one")
         with uninterrupted():
-            p, tau, predicted = self._model.feed_one(x, positive, negative, self._rule_in_force)
+            p, tau, predicted = self._model.feed_one(row, near, far, self._rule_in_force)
             self._note_one(1, p, tau, predicted)
         return bool(predicted == 1)
 
@@ -142,14 +143,14 @@ class SimilarityLearner(OnlineLearner):
     def _margin(self, gap: float) -> float:
         return gap if isinstance(self.margin, str) else float(self.margin)
 
-    def _drawn(self, X: Any, codes: IndexArray, at_most: bool) -> Triplets:
+    def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Triplets:
         return Triplets._build(X, *draw_triplets(codes, self.n_triplets, self._rng, name="n_triplets"))
 
-    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
-        X, codes = super()._labelled_rows(X, y, reset=reset)
+    def _labelled_rows(self, X: RowsLike, y: ArrayLike | None, *, reset: bool) -> tuple[Rows, IndexArray]:
+        rows, codes = super()._labelled_rows(X, y, reset=reset)
         if not reset:
-            self._check_items(X.shape[1])
-        return X, codes
+            self._check_items(rows.shape[1])
+        return rows, codes
 
     def _check_features(self, comparisons: Comparisons, *, reset: bool) -> None:
         super()._check_features(comparisons, reset=reset)
@@ -278,7 +279,7 @@ class SimilarityLearner(OnlineLearner):
             self._size, self._gap = (float(median) or 1.0 for median in medians)
             yield self._rule()
 
-    def _stored_state(self, header: dict[str, Any]) -> SimilarityState:
+    def _stored_state(self, header: dict[str, object]) -> SimilarityState:
         model = header_value(header, "model", dict)
         self.n_item_features_ = header_value(model, "n_item_features", int)
         if min(self.n_features_in_, self.n_item_features_) < 1:
@@ -328,15 +329,15 @@ def _scales(triplets: Triplets) -> FloatArray:
     return np.asarray(np.nan_to_num(np.column_stack([sizes, gaps]), nan=_LARGEST_SIZE))
 
 
-def _dots(rows: Any, others: Any) -> Any:
-    return row_dots(others, rows) if is_sparse(rows) else row_dots(rows, others)
+def _dots(rows: Rows, others: Rows) -> FloatArray:
+    return np.asarray(row_dots(others, rows) if is_sparse(rows) else row_dots(rows, others))
 
 
-def _one_row(row: Any, name: str) -> Any:
+def _one_row(row: RowsLike, name: str) -> Any:
     """Return one vector as a matrix of one row; a sparse one stays sparse."""
     if not is_sparse(row):
         return check_row(row, name)[np.newaxis]
-    row = sp.csr_matrix(row.reshape((1, -1)) if row.ndim == 1 else row)
-    if row.shape[0] != 1:
-        raise ValueError(f"{name} must be one vector of features, got a matrix of shape {row.shape}")
-    return check_rows(row, name)
+    rows = sp.csr_matrix(row.reshape((1, -1)) if row.ndim == 1 else row)
+    if rows.shape[0] != 1:
+        raise ValueError(f"{name} must be one vector of features, got a matrix of shape {rows.shape}")
+    return check_rows(rows, name)

@@ -15,6 +15,7 @@ from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.stream.checkpoint import open_checkpoint
 from mahala.stream.input import LONGEST, LongLine, Position, Progress, skip_read
+from mahala.support.arrays import RowsLike
 from mahala.support.parameters import Count, NonNegative, ParameterError, check_value
 
 
@@ -83,7 +84,7 @@ class Stream:
         path: str | os.PathLike[str],
         learner: Any = None,
         *,
-        items: Any = None,
+        items: RowsLike | None = None,
         n_features: int | None = None,
         new_input: bool = False,
         max_line: int = LONGEST,

@@ -52,7 +52,7 @@ class ReadableType:
 class ReadableSignature:
     """Base class of dataclasses whose parameters have conditions: `help` and `inspect.signature` show plain types."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         # The decorator `dataclass`, which runs later, copies the annotations to `__init__`.
         cls.__annotations__ = {name: _readable(hint) for name, hint in inspect.get_annotations(cls).items()}
@@ -78,12 +78,12 @@ def _type_names(hint: Any) -> list[str]:
     return ["None" if hint is type(None) else str((get_origin(hint) or hint).__name__)]
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a real number; a boolean is not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: object) -> bool:
     """Whether a value is an integer of at least 1."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
@@ -93,7 +93,7 @@ def between(low: float, high: float = np.inf) -> Callable[[Any], bool]:
     return lambda value: is_number(value) and low <= value <= high and value < np.inf
 
 
-def _is_seed(value: Any) -> bool:
+def _is_seed(value: object) -> bool:
     # Not by scikit-learn's check_random_state, which fills a generator of 2,500 bytes to say yes.
     if value is None or value is np.random or isinstance(value, np.random.Generator | np.random.RandomState):
         return True
@@ -116,7 +116,7 @@ Seed = Annotated[
 ]
 
 
-def check_params(estimator: Any) -> None:
+def check_params(estimator: object) -> None:
     """Raise a ValueError for the first parameter whose value does not have the type that its class declares.
 
     The parameters are the fields of a dataclass. A type is bool, None, a Literal of strings, a class, a type that is
@@ -134,7 +134,7 @@ def check_params(estimator: Any) -> None:
         _check(getattr(estimator, name), name, conditions)
 
 
-def check_value(value: Any, name: str, hint: Any) -> None:
+def check_value(value: object, name: str, hint: Any) -> None:
     """Raise a ValueError unless a value has a type such as `Count`; see `check_params`."""
     _check(value, name, _of_type(hint))
 
@@ -148,7 +148,7 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
     return checked
 
 
-def _check(value: Any, name: str, conditions: list[Where]) -> None:
+def _check(value: object, name: str, conditions: list[Where]) -> None:
     plain = value.item() if isinstance(value, np.generic) else value  # a float32 cannot be compared with 1e100
     if conditions and not any(condition.is_right(plain) for condition in conditions):
         words = [condition.words for condition in conditions]
@@ -184,7 +184,7 @@ def _of_type(hint: Any) -> list[Where]:
     return [Where(lambda value: isinstance(value, kind), f"{article} {name}")]
 
 
-def _one_of(word: Any) -> Where:
+def _one_of(word: str) -> Where:
     return Where(lambda value: isinstance(value, str) and value == word, repr(word))
 
 
@@ -194,7 +194,7 @@ WORKERS = "workers:"
 _settings: dict[str, Any] = {"engine": None, "n_threads": None, "tf32": False}
 
 
-def _is_engine(value: Any) -> bool:
+def _is_engine(value: object) -> bool:
     if isinstance(value, str):
         return bool(re.fullmatch(rf"({WORKERS})?(cpu|cuda(:\d+)?|torch-cpu)|{WORKERS}", value))
     return hasattr(value, "scheduler_info")
@@ -216,7 +216,7 @@ def get_config() -> dict[str, Any]:
     return _settings | _in_block.get({})
 
 
-def set_config(**settings: Any) -> None:
+def set_config(**settings: object) -> None:
     """Change settings for the whole process.
 
     Parameters
@@ -235,7 +235,7 @@ def set_config(**settings: Any) -> None:
 
 
 @contextmanager
-def config_context(**settings: Any) -> Iterator[None]:
+def config_context(**settings: object) -> Iterator[None]:
     """Change settings, those of `set_config`, within a block.
 
     >>> with config_context(n_threads=1):
@@ -249,7 +249,7 @@ def config_context(**settings: Any) -> Iterator[None]:
         _in_block.reset(token)
 
 
-def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+def _checked(settings: dict[str, object]) -> dict[str, object]:
     for name, value in settings.items():
         if name not in _settings:
             raise TypeError(f"there is no setting {name!r}; the settings are {', '.join(_settings)}")

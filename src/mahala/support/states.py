@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 from mahala.support.arrays import Arrays
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value, number_value
 
-Header = Mapping[str, Any]
+Header = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,28 @@ class Field(ABC):
         header[self.key] = value
 
     @abstractmethod
-    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+    def read(self, state: object, header: Header, arrays: Arrays) -> Any:
         """Return the value for a state; raise ModelFileError if a file cannot hold it."""
 
 
 class Integer(Field):
     """An integer from 0 up."""
 
-    def read(self, state: Any, header: Header, arrays: Arrays) -> int:
+    def read(self, state: object, header: Header, arrays: Arrays) -> int:
         return count_value(header, self.key)
 
 
 class Flag(Field):
     """True or False."""
 
-    def read(self, state: Any, header: Header, arrays: Arrays) -> bool:
+    def read(self, state: object, header: Header, arrays: Arrays) -> bool:
         return header_value(header, self.key, bool)
 
 
 class Texts(Field):
     """A list of different strings."""
 
-    def read(self, state: Any, header: Header, arrays: Arrays) -> list[str]:
+    def read(self, state: object, header: Header, arrays: Arrays) -> list[str]:
         texts = header_value(header, self.key, list)
         if not all(isinstance(text, str) for text in texts) or len(set(texts)) < len(texts):
             raise ModelFileError(f"header entry {self.key!r} should be different strings, found {texts!r:.80}")
@@ -82,7 +82,7 @@ class Number(Field):
     least: float = -math.inf
     most: float = math.inf
 
-    def read(self, state: Any, header: Header, arrays: Arrays) -> float:
+    def read(self, state: object, header: Header, arrays: Arrays) -> float:
         value = number_value(header, self.key, self.least)
         if value > self.most:
             raise ModelFileError(f"header entry {self.key!r} should be at most {self.most:g}, found {value}")
@@ -128,7 +128,7 @@ class Part(Field):
             header[key], entries = part.get_state()
             arrays |= prefixed(key, entries)
 
-    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+    def read(self, state: object, header: Header, arrays: Arrays) -> Any:
         value = getattr(state, self.name)
         for key, part in self._by_key(value):
             part.set_state(header_value(header, key, dict), without_prefix(key, arrays))
@@ -153,14 +153,14 @@ class Group(Field):
         for field, part in zip(self.fields, value, strict=True):
             field.write(part, header, arrays)
 
-    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+    def read(self, state: object, header: Header, arrays: Arrays) -> Any:
         return tuple(field.read(state, header, arrays) for field in self.fields)
 
 
 Fields = tuple[Field, ...]
 
 
-def to_parts(state: Any) -> tuple[dict[str, object], Arrays]:
+def to_parts(state: object) -> tuple[dict[str, object], Arrays]:
     """Return the fields of a state as a header and arrays for a model file."""
     header: dict[str, object] = {}
     arrays: Arrays = {}
@@ -171,7 +171,7 @@ def to_parts(state: Any) -> tuple[dict[str, object], Arrays]:
     return header, arrays
 
 
-def restore(state: Any, header: Header, arrays: Arrays) -> None:
+def restore(state: object, header: Header, arrays: Arrays) -> None:
     """Set the fields to what `to_parts` returned, arrays included; raise ModelFileError for what it cannot be."""
     for field in _fields(state):
         if not field.optional or header.get(field.key) is not None or field.key in arrays:
@@ -192,7 +192,7 @@ class Stateful:
         """Return a header and arrays for a model file."""
         return to_parts(self)
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
         restore(self, header, arrays)
         self._check()
@@ -219,5 +219,5 @@ def without_prefix(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
-def _fields(state: Any) -> list[Field]:
+def _fields(state: object) -> list[Field]:
     return [field for kind in reversed(type(state).__mro__) for field in vars(kind).get("FIELDS", ())]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -11,8 +11,10 @@ from sklearn.utils import check_array, check_X_y
 from mahala.compat.metric_learn.exceptions import PreprocessorError
 from mahala.support.arrays import Array, IndexArray
 
+T = TypeVar("T")
 Random = int | np.random.RandomState | None
-Preprocessor = Callable[[Any], Any] | None
+Preprocessor = Callable[[Any], ArrayLike] | None
+Kind = Literal["classic", "tuples"]
 
 # What is expected of points and of tuples, without and with a preprocessor.
 _EXPECTED = {
@@ -26,7 +28,7 @@ _EXPECTED = {
 class ArrayIndexer:
     """A preprocessor that returns rows of an array by their numbers."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: ArrayLike) -> None:
         self.X = _loosely_checked(X)
 
     def __call__(self, indices: IndexArray) -> Any:
@@ -44,10 +46,10 @@ def make_context(estimator: object) -> str:
 
 
 def check_input(
-    input_data: Any,
-    y: Any = None,
+    input_data: ArrayLike,
+    y: ArrayLike | None = None,
     preprocessor: Preprocessor = None,
-    type_of_inputs: Literal["classic", "tuples"] = "classic",
+    type_of_inputs: Kind = "classic",
     tuple_size: int | None = None,
     estimator: object = None,
     ensure_min_samples: int = 1,
@@ -63,9 +65,9 @@ def check_input(
         raise ValueError(message)
     y_numeric, multi_output = checks.pop("y_numeric", False), checks.pop("multi_output", False)
     if y is None:
-        X = _loosely_checked(input_data)
+        X, labels = _loosely_checked(input_data), None
     else:
-        X, y = check_X_y(
+        X, labels = check_X_y(
             input_data, y, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_2d=False, allow_nd=True,
             ensure_min_samples=0, ensure_min_features=0, y_numeric=y_numeric, multi_output=multi_output,
             estimator=estimator,
@@ -81,12 +83,12 @@ def check_input(
         raise ValueError(_shape_message(X, n_axes, context, after=True))
     if n_axes == 3:
         _check_tuples(X, tuple_size, ensure_min_features, context)
-        if y is not None and X.shape[1] == 2:
-            check_y_valid_values_for_pairs(y)
-    return X if y is None else (X, y)
+        if labels is not None and X.shape[1] == 2:
+            check_y_valid_values_for_pairs(labels)
+    return X if y is None else (X, labels)
 
 
-def preprocess_points(points: Any, preprocessor: Callable[[Any], Any]) -> Any:
+def preprocess_points(points: Array, preprocessor: Callable[[Array], ArrayLike]) -> ArrayLike:
     """Return the points of indicators."""
     try:
         return preprocessor(points)
@@ -94,7 +96,7 @@ def preprocess_points(points: Any, preprocessor: Callable[[Any], Any]) -> Any:
         raise PreprocessorError(error) from error
 
 
-def preprocess_tuples(tuples: Any, preprocessor: Callable[[Any], Any]) -> Any:
+def preprocess_tuples(tuples: Array, preprocessor: Callable[[Array], ArrayLike]) -> Array:
     """Return the points of tuples of indicators, one position in the tuple after the other."""
     try:
         return np.stack([preprocessor(tuples[:, at]) for at in range(tuples.shape[1])], axis=1)
@@ -118,14 +120,14 @@ def validate_vector(u: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     return u
 
 
-def _loosely_checked(X: Any) -> Any:
+def _loosely_checked(X: ArrayLike) -> Any:
     return check_array(
         X, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_2d=False, allow_nd=True,
         ensure_min_samples=0, ensure_min_features=0,
     )  # fmt: skip
 
 
-def _formed(X: Any, n_axes: int, preprocessor: Preprocessor, context: str) -> Any:
+def _formed(X: Array, n_axes: int, preprocessor: Preprocessor, context: str) -> ArrayLike:
     if X.ndim == n_axes:
         return X
     if X.ndim != n_axes - 1 or preprocessor is None:
@@ -157,7 +159,7 @@ def _check_tuples(X: Array, tuple_size: int | None, min_features: int, context: 
         )
 
 
-def renamed(old: Any, new: Any, old_name: str, new_name: str) -> Any:
+def renamed(old: str | T, new: T, old_name: str, new_name: str) -> Any:
     """Return the value of a parameter that may be given by its old name, with a warning."""
     if isinstance(old, str) and old == "deprecated":
         return new

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mahala.compat.metric_learn._util import ArrayIndexer, check_input, renamed, validate_vector
+from mahala.compat.metric_learn._util import ArrayIndexer, Kind, check_input, renamed, validate_vector
 from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import Array, FloatArray
 
@@ -26,7 +26,7 @@ _RENAMED = {
 T = TypeVar("T")
 
 
-def with_params(**defaults: Any) -> Callable[[type[T]], type[T]]:
+def with_params(**defaults: object) -> Callable[[type[T]], type[T]]:
     """Give a class a constructor that stores parameters: these, in this order, and with these defaults."""
 
     def decorate(cls: type[T]) -> type[T]:
@@ -73,7 +73,13 @@ class BaseMetricLearner(BaseEstimator):
             )
 
     def _prepare_inputs(
-        self, X: Any, y: Any = None, type_of_inputs: Any = "classic", *, needs_y: bool = False, **checks: Any
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        type_of_inputs: Kind = "classic",
+        *,
+        needs_y: bool = False,
+        **checks: Any,
     ) -> Any:
         """Return checked points or tuples, and y if it is given, for `fit`."""
         self._check_preprocessor()
@@ -86,7 +92,9 @@ class BaseMetricLearner(BaseEstimator):
         self.n_features_in_ = points.shape[-1]
         return result
 
-    def _check_input(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
+    def _check_input(
+        self, X: ArrayLike, y: ArrayLike | None = None, type_of_inputs: Kind = "classic", **checks: Any
+    ) -> Any:
         checks = {"tuple_size": self._tuple_size if type_of_inputs == "tuples" else None} | checks
         return check_input(X, y, self.preprocessor_, type_of_inputs, estimator=self, **checks)
 
@@ -103,7 +111,7 @@ class MahalanobisMixin(BaseMetricLearner):
         self.components_ = np.vstack([components, np.zeros((missing, components.shape[1]))])
         return self
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the points mapped by L."""
         check_is_fitted(self, ["preprocessor_", "components_"])
         points = self._check_input(X)
@@ -138,10 +146,10 @@ class MahalanobisMixin(BaseMetricLearner):
         check_is_fitted(self, "components_")
         L = self.components_.T.copy()
 
-        def metric_fun(u: ArrayLike, v: ArrayLike, squared: bool = False) -> Any:
+        def metric_fun(u: ArrayLike, v: ArrayLike, squared: bool = False) -> float:
             difference = (validate_vector(u) - validate_vector(v)).dot(L)
             square = np.dot(difference, difference.T)
-            return square if squared else np.sqrt(square)
+            return float(square if squared else np.sqrt(square))
 
         return metric_fun
 
@@ -154,7 +162,7 @@ class MahalanobisMixin(BaseMetricLearner):
 class PointsLearner(TransformerMixin, MahalanobisMixin):
     """Base class of the learners from points with a target each."""
 
-    def _points(self, X: Any, y: Any, **checks: Any) -> Any:
+    def _points(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> Any:
         """Return checked points and their targets."""
         return self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2, **checks)
 
@@ -188,7 +196,7 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
         check_is_fitted(self, "preprocessor_")
         return np.asarray(self.pair_score(self._check_input(pairs, type_of_inputs="tuples")))
 
-    def score(self, pairs: ArrayLike, y: Any) -> float:
+    def score(self, pairs: ArrayLike, y: ArrayLike) -> float:
         """Return the area under the ROC curve of the distances."""
         return float(roc_auc_score(y, self.decision_function(pairs)))
 
@@ -204,8 +212,8 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
 
     def calibrate_threshold(
         self,
-        pairs_valid: Any,
-        y_valid: Any,
+        pairs_valid: ArrayLike,
+        y_valid: ArrayLike,
         strategy: Strategy = "accuracy",
         min_rate: float | None = None,
         beta: float = 1.0,
@@ -213,18 +221,20 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
         """Choose the threshold that is best on some pairs: by accuracy, F-beta, or one rate given the other."""
         check_is_fitted(self, "preprocessor_")
         self._validate_calibration_params(strategy, min_rate, beta)
-        pairs_valid, y_valid = self._prepare_inputs(pairs_valid, y_valid, "tuples")
-        scores = np.asarray(self.decision_function(pairs_valid))
+        pairs, labels = self._prepare_inputs(pairs_valid, y_valid, "tuples")
+        scores = np.asarray(self.decision_function(pairs))
         # Only the square of beta counts, and 0 is allowed: precision alone.
         beta = max(abs(beta), 1e-150)
-        self.threshold_ = best_threshold(-scores, y_valid == 1, strategy, beta, 0.5 if min_rate is None else min_rate)
+        self.threshold_ = best_threshold(-scores, labels == 1, strategy, beta, 0.5 if min_rate is None else min_rate)
         return self
 
-    def fit(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None = None) -> Self:
+    def fit(self, pairs: ArrayLike, y: ArrayLike, calibration_params: dict[str, Any] | None = None) -> Self:
         """Learn from pairs with labels +1 and -1, and choose the threshold."""
         return self._fit_and_calibrate(pairs, y, calibration_params)
 
-    def _fit_and_calibrate(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None, **more: Any) -> Self:
+    def _fit_and_calibrate(
+        self, pairs: ArrayLike, y: ArrayLike, calibration_params: dict[str, Any] | None, **more: object
+    ) -> Self:
         params = {} if calibration_params is None else calibration_params
         self._validate_calibration_params(**params)
         self._fit(pairs, y, **more)
@@ -257,7 +267,7 @@ class _OrderMixin(ClassifierMixin, BaseMetricLearner):
         second = [0, 2] if self._tuple_size == 3 else [2, 3]
         return np.asarray(self.pair_score(points[:, :2]) - self.pair_score(points[:, second]))
 
-    def score(self, tuples: ArrayLike, y: Any = None) -> float:
+    def score(self, tuples: ArrayLike, y: object = None) -> float:
         """Return the share of tuples whose first pair is nearer."""
         return float(self.predict(tuples).mean() / 2 + 0.5)
 

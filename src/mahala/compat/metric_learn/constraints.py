@@ -1,7 +1,6 @@
 """Constraints: pairs, triplets and chunks drawn from labels, with metric-learn's interface."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
 from mahala.compat.metric_learn._util import Random, renamed
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import FloatArray, IndexArray
 
 _ROUNDS = 10  # of drawing pairs, until there are as many distinct ones as were asked for
 
@@ -70,7 +69,7 @@ class Constraints:
             warnings.warn(f"Only generated {len(codes)} {kind} constraints (requested {n})", stacklevel=4)
         return rows[codes // max(len(rows), 1)], rows[codes % max(len(rows), 1)]
 
-    def generate_knntriplets(self, X: Any, k_genuine: int, k_impostor: int) -> IndexArray:
+    def generate_knntriplets(self, X: FloatArray, k_genuine: int, k_impostor: int) -> IndexArray:
         """Return each point with its nearest points of the same class and its nearest of other classes, as triplets.
 
         A class with too few points, or too few others, gives as many as there are, and a warning.

@@ -1,9 +1,10 @@
 """metric-learn's SCML and SCML_Supervised."""
 
 import warnings
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 import mahala.batch as native
@@ -16,6 +17,9 @@ from mahala.compat.metric_learn.base_metric import (
     _TripletsClassifierMixin,
     with_params,
 )
+from mahala.support.arrays import Array, FloatArray
+
+Bases = Literal["auto", "lda", "triplet_diffs"] | FloatArray
 
 
 class _BaseSCML(MahalanobisMixin):
@@ -28,7 +32,7 @@ class _BaseSCML(MahalanobisMixin):
         if self.output_iter > self.max_iter:
             raise ValueError("The value of output_iter must be equal or smaller than max_iter.")
 
-    def _basis_of(self, n_features: int, default: int) -> tuple[Any, int]:
+    def _basis_of(self, n_features: int, default: int) -> tuple[Bases, int]:
         """Return the bases, by name or as an array, and how many there are."""
         if isinstance(self.basis, np.ndarray):
             bases = check_array(self.basis, copy=True)
@@ -50,13 +54,13 @@ class _BaseSCML(MahalanobisMixin):
         self._check_counts("n_basis")
         return self.basis, self.n_basis
 
-    def _learn(self, given: Any, y: Any, bases: Any, n_bases: int, **more: Any) -> Self:
+    def _learn(self, data: Triplets | FloatArray, y: Array | None, bases: Bases, n_bases: int, **more: Any) -> Self:
         warn_of_unused(self, "the minimum is found without draws", "gamma", "batch_size", "output_iter")
         learner = native.SCML(
             self.beta, bases=bases, n_bases=n_bases, max_iter=self.max_iter, verbose=self.verbose,
             random_state=self.random_state, **more,
         )  # fmt: skip
-        learner.fit(given, y)
+        learner.fit(data, y)
         return self._store(learner, components_from_metric(learner.get_mahalanobis_matrix()))
 
 
@@ -65,18 +69,18 @@ class _BaseSCML(MahalanobisMixin):
 class SCML(_BaseSCML, _TripletsClassifierMixin):
     """Sparse compositional metric learning, see :class:`mahala.batch.SCML`."""
 
-    def fit(self, triplets: Any) -> Self:
+    def fit(self, triplets: ArrayLike) -> Self:
         """Learn from triplets whose first point is to be nearer to the second than to the third."""
         self._check_counts("max_iter", "output_iter", "batch_size")
-        triplets = self._prepare_inputs(triplets, type_of_inputs="tuples")
-        n, _, d = triplets.shape
+        tuples = self._prepare_inputs(triplets, type_of_inputs="tuples")
+        n, _, d = tuples.shape
         bases, n_bases = self._basis_of(d, 80 * d)
         if isinstance(bases, str) and d > n:
             raise ValueError(
                 f"Number of features ({d}) is greater than the number of triplets({n}).\nConsider using dimensionality "
                 "reduction or using another basis generation scheme."
             )
-        return self._learn(Triplets.from_array(triplets), None, bases, n_bases)
+        return self._learn(Triplets.from_array(tuples), None, bases, n_bases)
 
 
 @with_params(k_genuine=3, k_impostor=10, beta=1e-5, basis="lda", n_basis=None, gamma=5e-3, max_iter=10000,
@@ -86,12 +90,12 @@ class SCML_Supervised(PointsLearner, _BaseSCML):
 
     _authorized_basis = ("triplet_diffs", "lda")
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from points with class labels."""
-        X, y = self._points(X, y)
+        points, labels = self._points(X, y)
         self._check_counts("max_iter", "output_iter", "batch_size", "k_genuine", "k_impostor")
-        n, d = X.shape
-        n_classes = len(np.unique(y))
+        n, d = points.shape
+        n_classes = len(np.unique(labels))
         most = 2 * n * min(n_classes - 1, d)
         bases, n_bases = self._basis_of(d, min(20 * d, most - 1) if self.basis == "lda" else 80 * d)
         if isinstance(bases, str) and n_bases < n_classes:
@@ -101,6 +105,6 @@ class SCML_Supervised(PointsLearner, _BaseSCML):
             raise ValueError(
                 f"Not enough samples to generate {n_bases} LDA bases, n_basisshould be smaller than {most}"
             )
-        labelled = np.flatnonzero(np.asarray(y) >= 0)  # points without a label have a negative one
+        labelled = np.flatnonzero(np.asarray(labels) >= 0)  # points without a label have a negative one
         neighbors = {"n_neighbors": self.k_genuine, "n_impostors": self.k_impostor}
-        return self._learn(X[labelled], y[labelled], bases, n_bases, **neighbors)
+        return self._learn(points[labelled], labels[labelled], bases, n_bases, **neighbors)

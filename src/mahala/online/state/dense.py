@@ -15,7 +15,17 @@ from mahala.compiled.triplets import lazy_dense as kernels
 from mahala.compiled.triplets.rows import CSR
 from mahala.metric.matrices import row_dots
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, IntArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import (
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    RealArray,
+    Rows,
+    check_room,
+    row_blocks,
+    slices,
+)
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -56,7 +66,7 @@ class DenseState(SimilarityState):
         if rule.r:
             self.left, self.right = np.ones(shape[0]), np.ones(shape[1])
 
-    def translate(self, X: Any) -> CSR:
+    def translate(self, X: Rows) -> CSR:
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
@@ -95,7 +105,7 @@ class DenseState(SimilarityState):
             M[rows] = self.present(*self._part(rows), self.n_averaged)
         return M
 
-    def add(self, change: Any, total: Any) -> None:
+    def add(self, change: Rows, total: Rows) -> None:
         self.planes[:, 0] += change.toarray() if is_sparse(change) else change
         if self.layout[2]:
             self.planes[:, -1] += total.toarray() if is_sparse(total) else total
@@ -107,7 +117,7 @@ class DenseState(SimilarityState):
 
 def csr_rows(X: Any) -> CSR:
     """Return the entries of rows that are not zero, row by row, as compiled code takes them."""
-    if hasattr(X, "indptr"):
+    if is_sparse(X):
         rows = tidy(X)
         return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
     X = np.ascontiguousarray(X, dtype=np.float64)
@@ -129,7 +139,9 @@ def _places_in_triplet(d: int) -> tuple[IntArray, NDArray[np.int32]]:
     return _places(3, d)
 
 
-def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], sparse: bool) -> tuple[Any, Any, Steps]:
+def fit_gram(
+    triplets: Triplets, start: float, rules: Sequence[SimilarityRule], sparse: bool
+) -> tuple[Rows, Rows, Steps]:
     """Take a step for each triplet, from M₀ = start · I; return XᵀΘX, its sum over all models, and the steps.
 
     Each rule but the last is for one triplet, and that for the rest. Both matrices are CSR if `sparse`.
@@ -163,9 +175,9 @@ def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], 
     return matrices[0], matrices[-1], steps
 
 
-def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
+def _outer(X: Rows, a: IndexArray, b: IndexArray, c: IndexArray, weights: FloatArray, sparse: bool) -> Rows:
     """Return Σ_t weight_t x_a (x_b - x_c)ᵀ, from differences: what is zero in all of them stays exactly zero."""
-    X = sp.csr_matrix(X) if sparse else X
+    X = sp.csr_array(X) if sparse else X
     right: Any = 0
     for block in slices(len(a), GRAM_BLOCK):
         q = X[b[block]] - X[c[block]]
@@ -173,7 +185,7 @@ def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
         by_anchor = sp.csr_matrix((weights[block], (a[block], np.arange(n))), shape=(X.shape[0], n))
         product = by_anchor @ q
         right = right + (product.toarray() if is_sparse(product) and not sparse else product)
-    return sp.csr_matrix(X.T @ right) if sparse else np.asarray(X.T @ right)
+    return sp.csr_array(X.T @ right) if sparse else np.asarray(X.T @ right)
 
 
 def _inner_products(X: Any) -> Any:

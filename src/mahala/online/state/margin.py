@@ -1,11 +1,10 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
@@ -16,10 +15,11 @@ from mahala.compiled.pairs.symmetric import largest_diagonal, mirror
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import row_dots
-from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, Rows, SignArray, check_room
 from mahala.support.limits import one_blas_thread
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.states import Array, Fields, Number, Stateful, prefixed, without_prefix
+from mahala.support.validation import is_sparse
 
 # Smaller matrices take less than 64 MiB, which needs no check.
 LARGE_DIMENSION = 2048
@@ -61,7 +61,7 @@ class SymmetricMatrix:
         return self.lower
 
 
-def single(steps: NDArray[Any]) -> Literal[True] | None:
+def single(steps: Sized) -> Literal[True] | None:
     """Return what tells a kernel whether these are several steps."""
     return True if len(steps) == 1 else None
 
@@ -296,7 +296,7 @@ class MarginState(PairState):
             arrays |= prefixed("kernel", kernel_arrays)
         return header, arrays
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         if self.kernel_map is not None:
             loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), without_prefix("kernel", arrays))
             if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
@@ -385,9 +385,9 @@ def symmetric(M: FloatArray) -> FloatArray:
     return M
 
 
-def sparse_is_cheaper(X: Any) -> bool:
+def sparse_is_cheaper(X: Rows) -> bool:
     """Whether steps over nnz(v)² scattered entries cost less than matrix products over d², for pairs of rows of X."""
-    if not hasattr(X, "indptr"):
+    if not is_sparse(X):
         return False
     nnz = 2.0 * X.nnz / X.shape[0]
     return bool(32.0 * nnz * nnz < float(X.shape[1]) ** 2)  # a scattered entry costs about 32 of a product's

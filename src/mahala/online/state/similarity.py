@@ -6,13 +6,23 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from mahala.comparisons import Triplets
 from mahala.compiled.jit import Steps
 from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, Numbers, StepRule
 from mahala.metric import BilinearMetric
-from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, SignArray, block_size, slices
+from mahala.support.arrays import (
+    BLOCK_BYTES,
+    Arrays,
+    BoolArray,
+    FloatArray,
+    RealArray,
+    Rows,
+    SignArray,
+    block_size,
+    slices,
+)
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
 from mahala.support.signals import uninterrupted
@@ -232,7 +242,7 @@ class SimilarityState(Stateful, ABC):
             numbers[-1] = self.initial[1]
         return numbers
 
-    def present(self, numbers: NDArray[Any], diagonal: Any, n_averaged: int) -> FloatArray:
+    def present(self, numbers: RealArray, diagonal: bool | BoolArray, n_averaged: int) -> FloatArray:
         """Return entries as they are at the clock, or, with n_averaged > 0, their means over so many models.
 
         The rows of `numbers` are the kinds of numbers of the layout; `diagonal` says which entries are on M's diagonal.
@@ -245,7 +255,7 @@ class SimilarityState(Stateful, ABC):
             return late(m, steps * theta)
         return (self._sums(numbers) + late_sum(m, steps - 1.0, theta)) / n_averaged
 
-    def bring_to_present(self, numbers: NDArray[Any], diagonal: Any) -> None:
+    def bring_to_present(self, numbers: RealArray, diagonal: bool | BoolArray) -> None:
         """Apply all deferred thresholds up to the clock, which becomes step 0, to entries as in `present`."""
         m, theta = numbers[0].astype(np.float64), self._thresholds(numbers, diagonal)
         steps = self.clock - numbers[1].astype(np.float64)
@@ -256,13 +266,13 @@ class SimilarityState(Stateful, ABC):
                 numbers[-2] = total - numbers[-1]
         numbers[0], numbers[1] = late(m, steps * theta), 0.0
 
-    def _thresholds(self, numbers: NDArray[Any], diagonal: Any) -> FloatArray:
+    def _thresholds(self, numbers: RealArray, diagonal: bool | BoolArray) -> FloatArray:
         """Return the soft threshold of each entry in a step."""
         theta, exempt_diagonal, delta = self.penalty
         each = theta / (delta + numbers[2].astype(np.float64) if self.layout[1] else 1.0)
         return np.where(diagonal, 0.0, each) if exempt_diagonal else np.asarray(each)
 
-    def _sums(self, numbers: NDArray[Any]) -> FloatArray:
+    def _sums(self, numbers: RealArray) -> FloatArray:
         """Return S, of which float32 holds the rest in a number of its own."""
         S: FloatArray = numbers[-1].astype(np.float64)
         return np.asarray(S + numbers[-2]) if self.dtype == np.float32 else S
@@ -300,18 +310,18 @@ class SimilarityState(Stateful, ABC):
         """M as it is, or the mean of the models so far under `average`."""
 
     @abstractmethod
-    def translate(self, X: Any) -> CSR:
+    def translate(self, X: Rows) -> CSR:
         """Return rows in the columns that the model works in, in order and without zeros."""
 
     @abstractmethod
-    def add(self, change: Any, total: Any) -> None:
+    def add(self, change: Rows, total: Rows) -> None:
         """Add a matrix to an M that is as it began, and another one to S, if that is kept."""
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
         return header | {"storage": self.storage, "n_item_features": self.shape[1]}, arrays
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         exempts = self.penalty[1]
         super().set_state(header, arrays)
         if self.penalty[1] != exempts:
@@ -326,7 +336,7 @@ class SimilarityState(Stateful, ABC):
         if not (delta > 0.0 and np.isfinite(theta / delta)):
             raise ModelFileError("header entry 'delta' should be positive, and 'theta' in proportion")
 
-    def _check_entries(self, numbers: NDArray[Any]) -> None:
+    def _check_entries(self, numbers: RealArray) -> None:
         """Refuses a file whose entries, a row of `numbers` for each kind of number, cannot have come about."""
         width, adaptive, _ = self.layout
         if width > 1 and (numbers[1].min(initial=0.0) < 0.0 or numbers[1].max(initial=0.0) > self.clock):
@@ -355,16 +365,17 @@ def tidy(X: Any) -> Any:
     return rows
 
 
-def items_of(triplets: Triplets) -> Any:
+def items_of(triplets: Triplets) -> Rows:
     """Return the rows that anchors are compared with."""
-    return triplets.X if triplets.items is None else triplets.items
+    items: Rows = triplets.X if triplets.items is None else triplets.items
+    return items
 
 
 def touches(triplets: Triplets) -> float:
     """Return how many entries of M a triplet reads on average: nnz(x) · nnz(q)."""
     items = items_of(triplets)
     sides = triplets.X, items
-    x, q = (side.nnz / side.shape[0] if hasattr(side, "indptr") else float(side.shape[1]) for side in sides)
+    x, q = (side.nnz / side.shape[0] if is_sparse(side) else float(side.shape[1]) for side in sides)
     return x * min(2.0 * q, float(items.shape[1]))
 
 

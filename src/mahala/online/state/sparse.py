@@ -13,7 +13,7 @@ from mahala.compiled.triplets import lazy_sparse as kernels
 from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.compiled.triplets.rows import CSR
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import Arrays, BoolArray, IntArray, RealArray, check_room, memory_limit, slices
+from mahala.support.arrays import Arrays, BoolArray, IntArray, RealArray, Rows, check_room, memory_limit, slices
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.states import Array, Group
 from mahala.support.validation import check_index_arrays
@@ -31,7 +31,7 @@ class Entries(NamedTuple):
 
     indptr: IntArray
     columns: NDArray[np.int32]
-    payload: NDArray[Any]
+    payload: RealArray
 
 
 class SparseState(SimilarityState):
@@ -78,7 +78,7 @@ class SparseState(SimilarityState):
             tails=np.array([1, 0, 0], dtype=np.int64),
         )
 
-    def translate(self, X: Any) -> CSR:
+    def translate(self, X: Rows) -> CSR:
         rows = tidy(X)
         columns = rows.indices.astype(np.int64)
         new, counts = np.unique(columns[self.numbers[columns] < 0], return_counts=True)
@@ -185,7 +185,7 @@ class SparseState(SimilarityState):
         return Entries(indptr, columns[: indptr[-1]], payload[: indptr[-1] * width])
 
     def _load(
-        self, indptr: IntArray, columns: NDArray[np.int32], payload: NDArray[Any], max_memory: float | None = None
+        self, indptr: IntArray, columns: NDArray[np.int32], payload: RealArray, max_memory: float | None = None
     ) -> None:
         """Put entries, row by row, into a new store; what was held before is held again, whatever `max_memory`."""
         width = self.layout[0]
@@ -215,7 +215,7 @@ class SparseState(SimilarityState):
             return M
         return sp.csr_array(M + sp.diags_array(untouched * missing, shape=self.shape, format="csr", dtype=self.dtype))
 
-    def add(self, change: Any, total: Any) -> None:
+    def add(self, change: Rows, total: Rows) -> None:
         # As the parts of complex numbers the two have one pattern, wherever either has a value.
         both = sp.csr_matrix(change) + 1j * sp.csr_matrix(total) if self.layout[2] else sp.csr_matrix(change)
         counts = np.bincount(both.indices, minlength=len(self.numbers))
@@ -256,7 +256,7 @@ class SparseState(SimilarityState):
         self._check_entries(payload.reshape(-1, width).T)
         self._load(*entries)
 
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+    def set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         features = array_value(arrays, "features", np.int64, (None,))
         differ = len(np.unique(features)) == len(features)
         if not differ or (len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)):
@@ -266,7 +266,7 @@ class SparseState(SimilarityState):
         self.numbers[features] = np.arange(len(features))
         super().set_state(header, arrays)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # The store's arrays are larger than what is in them, and may come back read-only.
         state = self.__dict__.copy()
         state["store"] = self.entries
