@@ -96,9 +96,9 @@ class Teacher(SavedEstimator):
         self._seed, self._span, self._rng = seed, span, np.random.default_rng(seed)
         rows = self.X.astype(np.float64)
         self._rows = rows if span is None else rows @ span
-        asked = candidates(len(rows), SAMPLE, self._rng)
-        near, far = (self._rows[asked[:, 0]] - self._rows[asked[:, column]] for column in (1, 2))
-        margins = np.abs(_margins(self._rows, asked))
+        questions = candidates(len(rows), SAMPLE, self._rng)
+        near, far = (self._rows[questions[:, 0]] - self._rows[questions[:, column]] for column in (1, 2))
+        margins = np.abs(_margins(self._rows, questions))
         self._typical = float(np.median(margins) or margins.mean() or 1.0)
         far_far, near_near, far_near = (
             np.einsum("ij,ij->i", *two) ** 2 for two in ((far, far), (near, near), (far, near))
@@ -132,9 +132,9 @@ class Teacher(SavedEstimator):
                 self._queue.pop()
             if len(self._closed) >= n * (n - 1) * (n - 2) // 2:
                 raise ValueError(f"no question is left: all that X has with its {n} rows were answered or skipped")
-            asked = candidates(n, POOL, self._rng)
-            order = np.argsort(usefulness(*self._both_margins(asked), self._typical), kind="stable")
-            self._queue = asked[order].tolist()
+            questions = candidates(n, POOL, self._rng)
+            order = np.argsort(usefulness(*self._both_margins(questions), self._typical), kind="stable")
+            self._queue = questions[order].tolist()
 
     @one_at_a_time
     def margins(self, questions: Iterable[Sequence[Hashable]]) -> tuple[FloatArray, FloatArray]:
@@ -148,17 +148,17 @@ class Teacher(SavedEstimator):
         -------
         two arrays of differences of squared distances: positive if a is nearer
         """
-        asked = np.asarray(questions if self.names is None else [self._rows_of(*items) for items in questions])
-        if asked.ndim != 2 or asked.shape[1] != 3:
-            raise ValueError(f"questions must be rows of three row numbers, got an array of shape {asked.shape}")
-        check_indices(asked.ravel(), len(self.X), "questions")
-        return self._both_margins(asked)
+        rows = np.asarray(questions if self.names is None else [self._rows_of(*items) for items in questions])
+        if rows.ndim != 2 or rows.shape[1] != 3:
+            raise ValueError(f"questions must be rows of three row numbers, got an array of shape {rows.shape}")
+        check_indices(rows.ravel(), len(self.X), "questions")
+        return self._both_margins(rows)
 
-    def _both_margins(self, asked: IndexArray) -> tuple[FloatArray, FloatArray]:
-        rows, numbers = np.unique(asked, return_inverse=True)
+    def _both_margins(self, questions: IndexArray) -> tuple[FloatArray, FloatArray]:
+        rows, numbers = np.unique(questions, return_inverse=True)
         with one_blas_thread():
             learned = self._rows[rows] @ self._model
-        return _margins(self._rows, asked), _margins(learned, numbers.reshape(asked.shape))
+        return _margins(self._rows, questions), _margins(learned, numbers.reshape(questions.shape))
 
     @one_at_a_time
     def answer(self, query: Hashable, a: Hashable, b: Hashable, nearer: Hashable) -> None:
@@ -303,9 +303,9 @@ def _span(X: RealArray) -> FloatArray | None:
     return np.ascontiguousarray(axes[lengths > max(X.shape) * np.finfo(np.float64).eps * lengths[0]].T)
 
 
-def _margins(rows: FloatArray, asked: IndexArray) -> FloatArray:
+def _margins(rows: FloatArray, questions: IndexArray) -> FloatArray:
     """Return by how much each query is nearer to its first item than to its second one, in squared distances."""
-    query, first, second = (rows[column] for column in asked.T)
+    query, first, second = (rows[column] for column in questions.T)
     near, far = query - first, query - second
     return np.asarray(np.einsum("ij,ij->i", far, far) - np.einsum("ij,ij->i", near, near))
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 from mahala.batch.run import Callback, Model, Run, collapses, matrix_of
 from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.engine import engine_for
-from mahala.engine.inputs import apply_to_rows, check_features, check_stored_features, kept, refuse_chunks
+from mahala.engine.inputs import apply_to_rows, check_features, check_stored_features, persisted, refuse_chunks
 from mahala.engine.moments import extremes
 from mahala.learner import DistanceMixin, LabelledRows, Learner, checked_options
 from mahala.metric import MahalanobisMetric
@@ -320,7 +320,7 @@ def dense_rows(X: Any) -> RealArray:
         advice = "reduce its columns first, for instance with TruncatedSVD"
         check_room(8.0 * X.shape[0] * X.shape[1], None, f"X of shape {X.shape} as a dense array", advice)
         X = X.toarray()
-    dense: RealArray = kept(X)
+    dense: RealArray = persisted(X)
     low, high = extremes(dense)
     largest = np.maximum(high.astype(np.float64), -low.astype(np.float64))
     extent = high.astype(np.float64) - low

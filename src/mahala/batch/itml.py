@@ -126,8 +126,8 @@ class _Problem(LogDetProblem):
         low, high = (value * scale * scale for value in chosen)
         if not 1.0 / FURTHEST < low < high < FURTHEST:
             limit = f"a factor of {FURTHEST:g} of the pairs' squared distances, which are up to {scale**-2:.3g}"
-            given = f"got {chosen[0]:g} and {chosen[1]:g}"
-            raise ValueError(f"similar_target and dissimilar_target must be within {limit}, {given}")
+            got = f"got {chosen[0]:g} and {chosen[1]:g}"
+            raise ValueError(f"similar_target and dissimilar_target must be within {limit}, {got}")
         X, distances, norms = X * scale, distances * scale**2, squared_norms(X) * scale**2
         differ = distances > COINCIDING * (norms[pairs.left] + norms[pairs.right])
         assert pairs.similar is not None, "fit requires labels"

@@ -118,8 +118,8 @@ def _of_few_rows(X: RealArray, codes: IndexArray) -> tuple[FloatArray, FloatArra
     _check_spreads(deviations, means)
     deviations[deviations <= RANK_TOLERANCE] = np.inf
     _, lengths, axes = np.linalg.svd(within / deviations, full_matrices=False)
-    kept = np.square(lengths) > RANK_TOLERANCE
-    white = axes[kept] / lengths[kept, None] / deviations
+    spanned = np.square(lengths) > RANK_TOLERANCE
+    white = axes[spanned] / lengths[spanned, None] / deviations
     L, between = _separating(means * np.sqrt(sizes)[:, None], white)
     return L * factors, between, float(len(Z))
 
@@ -141,5 +141,5 @@ def discriminants(scatter: Covariances, within: FloatArray) -> tuple[FloatArray,
 def _separating(offsets: FloatArray, white: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the directions that `white` maps to those in which the offsets of the groups are largest, and these."""
     _, between, directions = np.linalg.svd(offsets @ white.T, full_matrices=False)
-    kept = between > np.sqrt(RANK_TOLERANCE) * between.max(initial=0.0)
-    return directions[kept] @ white, between[kept]
+    separating = between > np.sqrt(RANK_TOLERANCE) * between.max(initial=0.0)
+    return directions[separating] @ white, between[separating]

@@ -62,7 +62,7 @@ class LogDetProblem(ABC):
         self._variances: FloatArray = variances.clip(min=0.0)
         self._X, self._left, self._right = product(X, axes), left, right
         self._axes = axes if span is None else product(span, axes)
-        self._given = prior
+        self._prior_map = prior
         self._prior = self._axes.T if prior is None else product(self._axes.T, prior)
         self._outside: FloatArray | None = None  # what M₀ is outside the span
         if span is not None:
@@ -89,11 +89,11 @@ class LogDetProblem(ABC):
         """Return the first variables, for the first lengths or a learned M."""
         L: FloatArray = np.diag(self._first)
         if warm is not None:
-            back = self._axes if self._given is None else product(np.linalg.pinv(self._given), self._axes)
+            back = self._axes if self._prior_map is None else product(np.linalg.pinv(self._prior_map), self._axes)
             M = transposed_product(back, product(warm, back))
-            given = MahalanobisMetric(0.5 * (M + M.T)).components
-            if given.shape == L.shape and np.linalg.cond(given) < 1.0 / SHORTEST:
-                L = given
+            components = MahalanobisMetric(0.5 * (M + M.T)).components
+            if components.shape == L.shape and np.linalg.cond(components) < 1.0 / SHORTEST:
+                L = components
         return np.asarray(L / self._basis)
 
     def __call__(self, variables: FloatArray) -> tuple[float, FloatArray]:

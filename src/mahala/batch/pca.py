@@ -63,7 +63,7 @@ class PCA(BatchLearner):
         L, variances, total = principal_directions(shifted, m, int(self._rng.integers(2**31)))
         error = max(total - float(variances.sum(dtype=np.float64)), 0.0)
         if self.whiten:
-            kept = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # smaller ones are rounding
-            L = L[kept] / np.sqrt(variances[kept])[:, None].astype(np.float64) / largest
+            varying = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # smaller ones are rounding
+            L = L[varying] / np.sqrt(variances[varying])[:, None].astype(np.float64) / largest
         run.step(error * largest**2, {"L": in_precision(L, X.dtype)})
         return "converged"

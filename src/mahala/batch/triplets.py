@@ -13,7 +13,7 @@ from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
 from mahala.engine import current_engine
 from mahala.engine.hinges import best_scale
-from mahala.engine.inputs import computed, kept
+from mahala.engine.inputs import computed, persisted
 from mahala.engine.moments import rows_times
 from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
@@ -107,7 +107,7 @@ class TripletEdges:
         n = len(X)
         X = X - computed(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
         self.scale = 2.0 * float(computed(np.square(X).sum(dtype=np.float64))) / n or 1.0
-        self.X = kept(X / X.dtype.type(np.sqrt(self.scale)))
+        self.X = persisted(X / X.dtype.type(np.sqrt(self.scale)))
         self.left, self.right, self.near, self.far = edges_of_triplets(n, *numbers.reshape(3, -1))
         self._graph = current_engine().edge_graph(self.X, self.left, self.right)
 

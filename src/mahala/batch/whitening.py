@@ -79,8 +79,8 @@ def whiten_within(within: FloatArray, total: FloatArray, floor: float) -> tuple[
     """
     variances, directions = eigh(total)
     rounding = 4.0 * len(total) * _EPS
-    kept = variances > rounding * variances[-1]
-    variances, directions = variances[kept], directions[:, kept]
+    varying = variances > rounding * variances[-1]
+    variances, directions = variances[varying], directions[:, varying]
     inner, rotation = eigh(directions.T @ within @ directions)
     # Equal rows differ from their mean by rounding.
     largest = inner[-1] if inner[-1] > 100.0 * _EPS**2 * variances[-1] else variances[-1]
@@ -96,8 +96,8 @@ def whiten_varying(covariance: FloatArray, tol: float) -> FloatArray:
     deviations[deviations <= tol] = np.inf
     # Eigenvalues of correlations, so that a feature of small variance is not mistaken for rounding.
     values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
-    kept = values > tol
-    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T / deviations)
+    positive = values > tol
+    return np.asarray((vectors[:, positive] / np.sqrt(values[positive])).T / deviations)
 
 
 def constant(X: RealArray) -> BoolArray:
@@ -268,11 +268,11 @@ def row_coordinates(X: RealArray, engine: Engine[Any]) -> Coordinates:
     else:
         covariance = scatter(X, np.zeros(n, dtype=np.intp), mean[None]) / n
         variances, V = np.linalg.eigh(inverse[:, None] * covariance * inverse)
-    kept = variances > max(n, d) * _EPS * variances.max()
-    if not kept.any():
+    varying = variances > max(n, d) * _EPS * variances.max()
+    if not varying.any():
         raise ValueError("X must have rows that differ, but all its rows are equal")
-    lengths = np.sqrt(variances[kept] + RIDGE * variances.max())
-    P = V[:, kept] / lengths * inverse[:, None]
+    lengths = np.sqrt(variances[varying] + RIDGE * variances.max())
+    P = V[:, varying] / lengths * inverse[:, None]
 
     def whitened(rows: RealArray) -> RealArray:
         result = np.empty((len(rows), P.shape[1]), dtype=rows.dtype)
@@ -281,4 +281,4 @@ def row_coordinates(X: RealArray, engine: Engine[Any]) -> Coordinates:
         return result
 
     white = apply_to_rows(whitened, X, P.shape[1])
-    return Coordinates(white, P, V[:, kept] * lengths * scale[:, None], engine=engine)
+    return Coordinates(white, P, V[:, varying] * lengths * scale[:, None], engine=engine)

@@ -123,8 +123,8 @@ def check_output(
     It must not be one of the inputs of the command nor, without `force`, a file with contents other than a model file
     or a report that mahala wrote.
     """
-    for given in inputs:
-        if given is not None and path.exists() and given.exists() and path.samefile(given):
+    for source in inputs:
+        if source is not None and path.exists() and source.exists() and path.samefile(source):
             raise ValueError(f"{option} must not be an input of the command, which it would replace, got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{option} must end in {', '.join(suffixes)}, got {path}")

@@ -156,10 +156,10 @@ def names_of_rows(values: Any, column: str, rows: Any = slice(None)) -> list[Any
 
     Raise ValueError unless they are there and differ.
     """
-    given = values[rows].tolist()
-    if all(isinstance(value, str) and _WHOLE.fullmatch(value) for value in given):  # cells of a CSV file are text
-        given = list(map(int, given))
-    names = [int(value) if isinstance(value, float) and value.is_integer() else value for value in given]
+    cells = values[rows].tolist()
+    if all(isinstance(value, str) and _WHOLE.fullmatch(value) for value in cells):  # cells of a CSV file are text
+        cells = list(map(int, cells))
+    names = [int(value) if isinstance(value, float) and value.is_integer() else value for value in cells]
     n_gaps = sum(name is None or name != name or name == "" for name in names)
     if n_gaps:
         raise ValueError(f"--ids must name a column with a value in every row, but {column!r} has {n_gaps:,} gaps")

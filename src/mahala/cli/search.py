@@ -62,13 +62,13 @@ def search(
         rows = [check_row_number(number, items_read.X.shape[0], "--row") for number in row]
         if metric.matrix.shape[0] != metric.matrix.shape[1]:
             raise ValueError("--row needs items with the features of queries, but the model's differ: use --queries")
-        asked, numbers = items_read.X[rows], rows
+        query_vectors, numbers = items_read.X[rows], rows
     else:
         assert queries is not None, "either is given"
-        asked = read_rows(queries, metric, decimal=decimal, first_index=first_index).X
-        numbers = list(range(asked.shape[0]))
+        query_vectors = read_rows(queries, metric, decimal=decimal, first_index=first_index).X
+        numbers = list(range(query_vectors.shape[0]))
     score = "distance" if isinstance(metric, mahala.MahalanobisMetric) else "similarity"
-    results = _find(metric, asked, numbers, items_read.X, items_read.labels, k, exclude_self=bool(row))
+    results = _find(metric, query_vectors, numbers, items_read.X, items_read.labels, k, exclude_self=bool(row))
     label_title = [] if items_read.labels is None else ["label"]
     if output is not None:
         titles = ["query", "rank", "row", *label_title, score]

@@ -203,7 +203,7 @@ def _beginner(name: str, settings: list[str], seed: int) -> Any:
     if adapter is not None:
         return configured(adapter(), settings, seed)
     learner = learner_named(name, settings, seed)
-    if "record" in learner.get_params(deep=False) and not any(given.startswith("record") for given in settings):
+    if "record" in learner.get_params(deep=False) and not any(setting.startswith("record") for setting in settings):
         learner.set_params(record=False)
     return learner
 

@@ -55,7 +55,7 @@ class Comparisons:
         n_rows = [X.shape[0]] + [(X if items is None else items).shape[0]] * (cls._arity - 1)
         names = cls._names[: cls._arity]
         # Copied, so that the caller cannot change checked row numbers later.
-        checked = [check_indices(*given).copy() for given in zip(columns, n_rows, names, strict=True)]
+        checked = [check_indices(*argument).copy() for argument in zip(columns, n_rows, names, strict=True)]
         lengths = [len(column) for column in checked]
         if len(set(lengths)) > 1:
             raise ValueError(f"{', '.join(names)} must have the same length, got {lengths}")

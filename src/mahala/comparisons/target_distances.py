@@ -31,7 +31,7 @@ def check_targets(low: Target, high: Target) -> None:
 
 def targets_for(distances: FloatArray, similar_target: Target, dissimilar_target: Target) -> tuple[float, float]:
     """Return the targets; "auto" is estimated from the squared distances of the pairs."""
-    low, high = (given if isinstance(given, str) else float(given) for given in (similar_target, dissimilar_target))
+    low, high = (target if isinstance(target, str) else float(target) for target in (similar_target, dissimilar_target))
     distances = distances[distances > 0.0]
     guess = np.percentile(distances, PERCENTILES).tolist() if distances.size else [1.0, 1.0]
     if guess[1] - guess[0] <= 1e-9 * guess[1]:  # moved apart around their common value

@@ -150,8 +150,8 @@ def _in_cache(folder: str, sources: str) -> Path:
 @functools.cache
 def _read_only_cache(sources: str) -> Path | None:
     """Return the folder with machine code of the files in `sources`, if it is there and cannot be written."""
-    given = numba.config.CACHE_DIR
-    folder = _in_cache(given, sources) if given else Path(sources, "__pycache__")
+    cache_dir = numba.config.CACHE_DIR
+    folder = _in_cache(cache_dir, sources) if cache_dir else Path(sources, "__pycache__")
     return folder if any(folder.glob("*.nbi")) and not os.access(folder, os.W_OK) else None
 
 

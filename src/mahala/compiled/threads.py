@@ -42,9 +42,9 @@ def n_threads(work: float = math.inf) -> int:
     """
     if getattr(_local, "is_ours", False):
         return 1
-    given = get_config()["n_threads"] or _n_from_environment() or n_cores()
+    most = get_config()["n_threads"] or _n_from_environment() or n_cores()
     # t threads take work / t + t · DISPATCH.
-    return max(1, min(int(given), int(min(work / DISPATCH, 2**40) ** 0.5)))
+    return max(1, min(int(most), int(min(work / DISPATCH, 2**40) ** 0.5)))
 
 
 @functools.cache

@@ -29,9 +29,9 @@ def read_in_chunks(sources: Sequence[str], *, label: str | None = None, drop: Se
         return _read_zarr(paths[0], label or "y")
     if kinds == {".npy"} and label is None:
         return _read_npy(paths)
-    given = f"{sources[0]}{' and others' if len(sources) > 1 else ''}"
+    files = f"{sources[0]}{' and others' if len(sources) > 1 else ''}"
     kinds_read = "Parquet files, a .zarr group, or a folder of X*.npy and y*.npy without --label"
-    raise ValueError(f"the data must be {kinds_read}, got {given}")
+    raise ValueError(f"the data must be {kinds_read}, got {files}")
 
 
 def _paths(sources: Sequence[str]) -> list[Path]:

@@ -235,8 +235,8 @@ class _ColumnNames(NamedTuple):
     """The names of columns that have a role in a data frame."""
 
     label: str | None
-    dropped: list[str]
-    kept: list[str]
+    drop: list[str]
+    keep: list[str]
     extra: list[str]
 
     @classmethod
@@ -257,7 +257,7 @@ class _ColumnNames(NamedTuple):
 
     def is_feature(self, name: str) -> bool:
         """Return whether a column is to be converted to features."""
-        return name not in (self.label, *self.dropped, *self.extra) and (not self.kept or name in self.kept)
+        return name not in (self.label, *self.drop, *self.extra) and (not self.keep or name in self.keep)
 
 
 def _with_known_features(
@@ -309,12 +309,12 @@ def _one_column(name: str, argument: str, frame: Frame, path: str, problems: lis
     return name
 
 
-def _several_columns(given: Sequence[str], argument: str, frame: Frame, path: str, problems: list[str]) -> list[str]:
+def _several_columns(names: Sequence[str], argument: str, frame: Frame, path: str, problems: list[str]) -> list[str]:
     """Return the names of columns, of which one text may hold several separated by commas."""
-    if isinstance(given, str):
-        raise TypeError(f"{argument} must be a list of column names, got the text {given!r}")
+    if isinstance(names, str):
+        raise TypeError(f"{argument} must be a list of column names, got the text {names!r}")
     result = []
-    for text in given:
+    for text in names:
         parts = [text] if text in frame.data.columns else [part.strip() for part in text.split(",") if part.strip()]
         result += [_one_column(part, argument, frame, path, problems) for part in parts or [text]]
     return result

@@ -93,7 +93,7 @@ class NearPairs:
         norms = squared_norms(heads) * (1 - 8 * (Z.shape[1] + 4) * np.finfo(Z.dtype).eps)
         radii, codes, keeps = searched.astype(Z.dtype), self._codes, self._search.keeps
         self._threads = n_threads(len(Z) ** 2 * heads.shape[1] / 2)
-        kept: dict[tuple[int, int], Near] = {}  # by the first rows of two blocks
+        stored: dict[tuple[int, int], Near] = {}  # by the first rows of two blocks
         n_found = 0
 
         def near(left: slice, right: slice) -> T:
@@ -105,11 +105,11 @@ class NearPairs:
             pairs = left.start, ends, numbers[:count].copy()
             n_found += count
             if keeps and n_found <= MOST_KEPT:
-                kept[left.start, right.start] = pairs
+                stored[left.start, right.start] = pairs
             return use(*pairs)
 
         results = self._in_blocks(Z, near, rows)
-        self._search.pairs = kept if len(kept) == len(results) else None
+        self._search.pairs = stored if len(stored) == len(results) else None
         return results
 
     def _in_blocks(self, Z: RealArray, function: Callable[[slice, slice], T], rows: slice | None) -> list[T]:

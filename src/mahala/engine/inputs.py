@@ -41,7 +41,7 @@ def computed(*values: object) -> Any:
     return results if len(results) > 1 else results[0]
 
 
-def kept(X: T) -> T:
+def persisted(X: T) -> T:
     """Return rows; those in chunks are kept in the memory of a cluster's workers, if there is a cluster."""
     return lazy.persist_on_cluster(X) if is_chunked(X) else X
 

@@ -62,8 +62,8 @@ def neighbor_means(
     the means are votes, and equal ones are exactly equal.
     """
     places, most = _Places.of(train, values, test, counts), int(counts[-1])
-    asked = slice(None) if left_out is None else left_out
-    near, squared = places.nearest(asked, min(most + 1 + (test is None), places.rows.shape[0]))
+    queries = slice(None) if left_out is None else left_out
+    near, squared = places.nearest(queries, min(most + 1 + (test is None), places.rows.shape[0]))
     numbers = np.arange(len(near)) if left_out is None else left_out
     for block in row_blocks(len(near), (most + 2) * values.shape[1]):
         yield places.means(near[block], squared[block], numbers[block])

@@ -54,8 +54,8 @@ class Directions(NamedTuple):
         scaled = centred * np.sqrt(shares)[:, np.newaxis]
         n, d = X.shape
         values, vectors = np.linalg.eigh(scaled.T @ scaled if d <= n else scaled @ scaled.T)
-        kept = values > _LEAST_VARIANCE * max(values[-1], 1e-300)
-        values, vectors = values[kept], vectors[:, kept]
+        varying = values > _LEAST_VARIANCE * max(values[-1], 1e-300)
+        values, vectors = values[varying], vectors[:, varying]
         if d > n:
             vectors = scaled.T @ vectors / np.sqrt(values)
         return cls(center, vectors, centred @ vectors, values)

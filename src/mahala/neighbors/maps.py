@@ -106,8 +106,8 @@ class MapFit(NamedTuple):
     def votes(self, L: RealArray, voters: Places = slice(None)) -> RealArray:
         """Return what the part, or some rows of it, votes for the rest."""
         Z = product(self.others, L.T)
-        given = self.target.values(voters), self.target.weights[voters]
-        return machine_engine().vote_means(Z, product(self.X[voters], L.T), *given)
+        votes = self.target.values(voters), self.target.weights[voters]
+        return machine_engine().vote_means(Z, product(self.X[voters], L.T), *votes)
 
     def judge(self, L: RealArray) -> float:
         """Return the loss of the rest, or of a sample of it, voted for by the part, or by a sample of it."""
@@ -158,19 +158,19 @@ class MapFit(NamedTuple):
         self, engine: MachineEngine[Any], X: RealArray, L: RealArray, drawn: IndexArray, rng: np.random.Generator
     ) -> RealArray:
         """Return the gradient of the loss of some rows, for which others vote, with some features left out."""
-        asked, voting = drawn[:BATCH], drawn[BATCH:]
+        voted_for, voting = drawn[:BATCH], drawn[BATCH:]
         if self.target.n_classes:
             voting = voting[np.argsort(self.target.y[voting], kind="stable")]
-        kept = np.where(rng.random(self.X.shape[1]) < DROPOUT, 0.0, 1.0 / (1.0 - DROPOUT)).astype(np.float32)
-        rows, voters = (X[numbers] * engine.place(kept) for numbers in (asked, voting))
-        mine, their = self.target.part(asked), self.target.part(voting)
+        mask = np.where(rng.random(self.X.shape[1]) < DROPOUT, 0.0, 1.0 / (1.0 - DROPOUT)).astype(np.float32)
+        rows, voters = (X[numbers] * engine.place(mask) for numbers in (voted_for, voting))
+        mine, their = self.target.part(voted_for), self.target.part(voting)
         if self.target.n_classes:
             votes = Votes.of_classes(mine.y, mine.weights, their.y)
             their_votes = Votes.of_classes(their.y, their.weights)
         else:
             votes = Votes.of_numbers(mine.y, mine.weights, len(voting))
             their_votes = Votes.of_numbers(their.y, their.weights)
-        itself = np.full(len(asked), -1)
+        itself = np.full(len(voted_for), -1)
         Z, V = engine.map(rows, L), engine.map(voters, L)
         _, pull, back = engine.drawn_vote_sums(Z, votes, V, their_votes, itself)
         return engine.gradient(pull, rows) + engine.gradient(back, voters)

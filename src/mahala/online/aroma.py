@@ -10,7 +10,7 @@ from mahala.compiled.triplets import aroma as kernels
 from mahala.compiled.triplets.rows import CSR
 from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.dense import csr_rows
-from mahala.online.state.margin import SymmetricMatrix, Whole, single
+from mahala.online.state.margin import AfterAllSteps, SymmetricMatrix, single
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
 from mahala.support.arrays import FloatArray, Rows, block_size, check_room
 from mahala.support.model_files import ModelFileError
@@ -90,8 +90,8 @@ class AROMA(SimilarityLearner):
     def _check_params(self) -> None:
         if self.covariance == "full" and (self.storage == "sparse" or self.dtype != "float64"):
             advice = "use storage 'auto' or 'dense' and dtype='float64', or covariance='diagonal'"
-            given = f"got storage={self.storage!r}, dtype={self.dtype!r}"
-            raise ValueError(f"covariance='full' fills the whole matrix, in float64: {advice}; {given}")
+            settings = f"got storage={self.storage!r}, dtype={self.dtype!r}"
+            raise ValueError(f"covariance='full' fills the whole matrix, in float64: {advice}; {settings}")
 
 
 class CovarianceState(SimilarityState):
@@ -100,7 +100,7 @@ class CovarianceState(SimilarityState):
     FIELDS: ClassVar = (Array("M"), Array("late"), Array("Lambda"), Array("Gamma"))
     _Lambda: SymmetricMatrix
     _Gamma: SymmetricMatrix
-    Lambda, Gamma = Whole("_Lambda"), Whole("_Gamma")
+    Lambda, Gamma = AfterAllSteps("_Lambda"), AfterAllSteps("_Gamma")
     storage = "dense"
 
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule) -> None:

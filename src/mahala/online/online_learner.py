@@ -252,10 +252,10 @@ class OnlineLearner(Learner):
         """Return the next n records, to be written; if there is no room, the oldest beyond the limit are dropped."""
         start = self._n_recorded
         if start + n > len(self._records) or not self._records.flags.writeable:
-            kept = min(start, self._most_recorded)
-            grown = np.empty(max(kept + n, 2 * kept), dtype=RECORD)
-            grown[:kept] = self._records[start - kept : start]
-            self._records, start = grown, kept
+            n_old = min(start, self._most_recorded)
+            grown = np.empty(max(n_old + n, 2 * n_old), dtype=RECORD)
+            grown[:n_old] = self._records[start - n_old : start]
+            self._records, start = grown, n_old
         self._n_recorded = start + n
         return self._records[start : start + n]
 

@@ -11,7 +11,7 @@ from mahala.compiled.jit import Steps
 from mahala.compiled.pairs.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.definite import DefiniteState
-from mahala.online.state.margin import PairChunk, SymmetricMatrix, Whole, single, symmetric
+from mahala.online.state.margin import AfterAllSteps, PairChunk, SymmetricMatrix, single, symmetric
 from mahala.support.arrays import FloatArray
 from mahala.support.limits import one_blas_thread
 from mahala.support.parameters import Count, Positive
@@ -84,7 +84,7 @@ class RDMLState(DefiniteState):
         Integer("n_corrections"),
         Array("R", optional=True, dtype=np.float64, shape=lambda state: state.M.shape),
     )
-    R = Whole("_R")  # M⁻¹; None until it is computed from M
+    R = AfterAllSteps("_R")  # M⁻¹; None until it is computed from M
     n_matrices = 4  # M and R, each read and written
 
     def become(self, M: FloatArray, is_identity: bool = False) -> None:

@@ -131,9 +131,9 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
     """Return the entry `key` of a header that was read; raise ModelFileError unless it has one of the types `kinds`."""
     value = header.get(key)
     if key not in header or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        given = repr(value)[:40] if key in header else "nothing"
+        found = repr(value)[:40] if key in header else "nothing"
         wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ModelFileError(f"header entry {key!r} should be {wanted}, found {given}")
+        raise ModelFileError(f"header entry {key!r} should be {wanted}, found {found}")
     return value
 
 
@@ -145,8 +145,8 @@ def array_value(arrays: Arrays, key: str, dtype: DTypeLike, shape: tuple[int | N
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
     if array.dtype != dtype or not fits:
         wanted = "×".join("any" if length is None else str(length) for length in shape)
-        given = f"{array.dtype} of shape {'×'.join(map(str, array.shape))}"
-        raise ModelFileError(f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, found {given}")
+        found = f"{array.dtype} of shape {'×'.join(map(str, array.shape))}"
+        raise ModelFileError(f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, found {found}")
     return array
 
 

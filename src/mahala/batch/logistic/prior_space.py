@@ -48,8 +48,8 @@ class Coordinates(NamedTuple):
             return coordinates
         # The penalty keeps out what the rows do not span, so nothing is lost.
         _, lengths, axes = np.linalg.svd(Z.astype(np.float64), full_matrices=False)
-        kept = lengths > max(n, d) * np.finfo(X.dtype).eps * lengths.max(initial=0.0)
-        return coordinates._replace(span=axes[kept].T)
+        spanned = lengths > max(n, d) * np.finfo(X.dtype).eps * lengths.max(initial=0.0)
+        return coordinates._replace(span=axes[spanned].T)
 
     def rows(self, X: RealArray) -> RealArray:
         """Return the coordinates of rows."""

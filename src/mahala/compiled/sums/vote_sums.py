@@ -87,9 +87,9 @@ class VoteSums:
 
         def weigh(rows: slice) -> None:
             block = np.matmul(Z[rows], columns, out=self._work[rows])
-            given = block, norms[rows], norms, self._itself[rows], votes.weights, votes.values
+            arguments = block, norms[rows], norms, self._itself[rows], votes.weights, votes.values
             function = _weigh_few if few else _weigh
-            function(*given, votes.first[rows], votes.end[rows], sums[0, rows], sums[1, rows])
+            function(*arguments, votes.first[rows], votes.end[rows], sums[0, rows], sums[1, rows])
 
         in_threads(weigh, blocks, threads=threads)
         loss, alpha, beta = _losses(votes, sums[0], sums[1], self._total)
@@ -127,8 +127,8 @@ def drawn_vote_sums(
 
     def of_block(rows: slice) -> tuple[float, RealArray]:
         block, part, sums = Z[rows] @ columns, votes.part(rows), n_sums[:, rows]
-        given = block, z_norms[rows], norms, itself[rows], their.weights, their.values
-        (_weigh_few if few else _weigh)(*given, part.first, part.end, sums[0], sums[1])
+        arguments = block, z_norms[rows], norms, itself[rows], their.weights, their.values
+        (_weigh_few if few else _weigh)(*arguments, part.first, part.end, sums[0], sums[1])
         loss, alpha, beta = _losses(part, sums[0], sums[1], total)
         mine = alpha, beta, part.values, part.weights
         function = _slope_few if few else _slope
@@ -284,9 +284,9 @@ def _weigh(
         for j in range(n):
             votes[j] *= weights[j]
             total += votes[j]
-        here, given = votes[first[r] : end[r]], values[first[r] : end[r]]
+        here, numbers = votes[first[r] : end[r]], values[first[r] : end[r]]
         for j in range(len(here)):
-            share += here[j] * given[j]
+            share += here[j] * numbers[j]
         totals[r], shares[r] = total, share
 
 
@@ -324,9 +324,9 @@ def _slope(
         for j in range(n):
             factors[j] = a + alphas[j]
         # Loops over slices are vectorised, those from first[r] to end[r] are not.
-        here, given, back = factors[first[r] : end[r]], their_values[first[r] : end[r]], betas[first[r] : end[r]]
+        here, numbers, back = factors[first[r] : end[r]], their_values[first[r] : end[r]], betas[first[r] : end[r]]
         for j in range(len(here)):
-            here[j] += b * given[j] + v * back[j]
+            here[j] += b * numbers[j] + v * back[j]
         for j in range(n):
             slope = row[j] * (factors[j] * (w * their_weights[j]))
             row[j] = slope if abs(slope) >= least else zero

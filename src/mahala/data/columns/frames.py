@@ -288,10 +288,10 @@ def _different(names: list[str], notes: list[str]) -> list[str]:
     """Return column names that differ from each other; note what was renamed."""
     result: list[str] = []
     for place, name in enumerate(names, start=1):
-        given = new = name or f"column {place}"
+        base = new = name or f"column {place}"
         count = 2
-        while new in result or (new != given and new in names):
-            new, count = f"{given}_{count}", count + 1
+        while new in result or (new != base and new in names):
+            new, count = f"{base}_{count}", count + 1
         if new != name:
             why = f"there is a {name!r} before it" if name else "it has no name"
             notes.append(f"column {place} is called {new!r}: {why}")

@@ -133,17 +133,17 @@ class DaskCluster:
 
     def nearest(self, reference: Rows | Array, queries: Rows | Array, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(reference)
-        asked = rows if queries is reference else self.place(queries)
+        query_rows = rows if queries is reference else self.place(queries)
         same = np.zeros(len(rows), dtype=np.intp)
-        (neighbors,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
+        (neighbors,) = self._search(rows, query_rows, [(k, True)], np.zeros(len(query_rows), dtype=np.intp), same, None)
         return neighbors
 
     def nearest_by_class(
         self, X: RealArray | Array, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
     ) -> tuple[IndexArray, IndexArray]:
         X = self.place(X)
-        asked = X if len(rows) == len(X) else X[rows]
-        (same, _), (other, _) = self._search(X, asked, [(n_same, True), (n_other, False)], codes[rows], codes, rows)
+        queries = X if len(rows) == len(X) else X[rows]
+        (same, _), (other, _) = self._search(X, queries, [(n_same, True), (n_other, False)], codes[rows], codes, rows)
         return same, other
 
     def _search(
@@ -158,9 +158,9 @@ class DaskCluster:
         """Find neighbours as `neighbors._nearest` does, for each chunk of queries in each chunk of the reference."""
         near, merge = task(_near), task(_merge)
         blocks = []
-        for these, asked in parts(queries):
-            given = asked, wanted, query_codes[these], None if query_rows is None else query_rows[these]
-            by_chunk = [near(*given, part, codes[those], those) for those, part in parts(reference)]
+        for these, chunk in parts(queries):
+            arguments = chunk, wanted, query_codes[these], None if query_rows is None else query_rows[these]
+            by_chunk = [near(*arguments, part, codes[those], those) for those, part in parts(reference)]
             blocks.append(merge(by_chunk, len(reference)))
         by_kind = zip(*compute(blocks), strict=True)
         return [tuple(map(np.concatenate, zip(*kind, strict=True))) for kind in by_kind]  # type: ignore[misc]

@@ -160,8 +160,8 @@ class TorchDevice(DeviceMemory):
     def nearest(self, reference: Rows, queries: Rows, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference))
         rows = rows if rows.dtype.is_floating_point else rows.to(torch.float64)
-        asked = rows if queries is reference else self.place(_dense(queries))
-        numbers, squared = nearest(self, rows, asked, k)
+        query_rows = rows if queries is reference else self.place(_dense(queries))
+        numbers, squared = nearest(self, rows, query_rows, k)
         return self.fetch(numbers).astype(np.intp), self.fetch(squared)
 
     def nearest_by_class(
@@ -169,17 +169,17 @@ class TorchDevice(DeviceMemory):
     ) -> tuple[IndexArray, IndexArray]:
         same, other = (np.full((len(rows), k), len(X)) for k in (n_same, n_other))
         for code in np.unique(codes[rows]):
-            asked = codes[rows] == code
+            of_class = codes[rows] == code
             for result, members in ((same, np.flatnonzero(codes == code)), (other, np.flatnonzero(codes != code))):
                 k = min(result.shape[1] + (result is same), len(members))
                 if k == 0:
                     continue
-                numbers = members[self.nearest(X[members], X[rows[asked]], k)[0]]
+                numbers = members[self.nearest(X[members], X[rows[of_class]], k)[0]]
                 if result is same:  # the row itself is among them, or as near as the last of them
-                    mine = numbers == rows[asked][:, None]
+                    mine = numbers == rows[of_class][:, None]
                     mine[~mine.any(axis=1), -1] = True
                     numbers = numbers[~mine].reshape(len(numbers), -1)
-                result[asked, : numbers.shape[1]] = numbers
+                result[of_class, : numbers.shape[1]] = numbers
         return same, other
 
 

@@ -33,7 +33,7 @@ class _Search:
         self.squared = torch.empty((len(queries), k), dtype=torch.float64, device=engine.device)
         self.uncertain = torch.ones(len(queries), dtype=torch.bool, device=engine.device)
 
-    def run(self, dtype: torch.dtype, asked: Tensor) -> None:
+    def run(self, dtype: torch.dtype, numbers: Tensor) -> None:
         """Search with bounds of a dtype; in float32 some queries may stay uncertain."""
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high")
@@ -44,14 +44,14 @@ class _Search:
             norms = centred.square().sum(1)
             longest = norms.max().sqrt()
             norms[len(self._rows) :] = torch.inf
-            for block in slices(len(asked), self._engine.rows_per_block(len(centred), centred)):
-                self._block(centred, norms, longest, asked[block])
+            for block in slices(len(numbers), self._engine.rows_per_block(len(centred), centred)):
+                self._block(centred, norms, longest, numbers[block])
         finally:
             torch.set_float32_matmul_precision(precision)
 
-    def _block(self, centred: Tensor, norms: Tensor, longest: Tensor, asked: Tensor) -> None:
+    def _block(self, centred: Tensor, norms: Tensor, longest: Tensor, numbers: Tensor) -> None:
         rows, k, n = self._rows, self._k, len(self._rows)
-        x = self._queries[asked].to(torch.float64)
+        x = self._queries[numbers].to(torch.float64)
         x_centred = (x - self._mean).to(centred.dtype)
         bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)  # squared distances up to the norm of the query
         length = x_centred.norm(dim=1)
@@ -60,7 +60,7 @@ class _Search:
             # Twice the error of a bound: of its product, and of the sums.
             sums = (rows.shape[1] + 4) * torch.finfo(torch.float32).eps
             error = 8.0 * (ROUNDING * length * longest + sums * (length.square() + longest.square()))
-            self.uncertain[asked] = ~(values[:, -1] > values[:, k - 1] + error) & (values.shape[1] < n)
+            self.uncertain[numbers] = ~(values[:, -1] > values[:, k - 1] + error) & (values.shape[1] < n)
         else:
             # All rows that may be among the nearest: as many as the query with the most has.
             bounds = bounds[:, :n]
@@ -70,12 +70,12 @@ class _Search:
             most = int((bounds <= border + error[:, None]).sum(1).max())
             candidates = bounds.topk(most, dim=1, largest=False).indices
         candidates = candidates.sort(1).values  # so that ties are in the order of rows
-        squared = torch.empty(candidates.shape, dtype=torch.float64, device=asked.device)
+        squared = torch.empty(candidates.shape, dtype=torch.float64, device=numbers.device)
         for part in slices(len(x), max(1, self._engine.block_bytes // (16 * candidates.shape[1] * rows.shape[1]))):
             squared[part] = (x[part, None] - rows[candidates[part]]).square_().sum(2)
         order = squared.sort(dim=1, stable=True)
-        self.numbers[asked] = candidates.gather(1, order.indices[:, :k])
-        self.squared[asked] = order.values[:, :k]
+        self.numbers[numbers] = candidates.gather(1, order.indices[:, :k])
+        self.squared[numbers] = order.values[:, :k]
 
 
 def _smallest(bounds: Tensor, k: int, n: int) -> tuple[Tensor, Tensor]:

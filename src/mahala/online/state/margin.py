@@ -66,7 +66,7 @@ def single(steps: Sized) -> Literal[True] | None:
     return True if len(steps) == 1 else None
 
 
-class Whole:
+class AfterAllSteps:
     """An attribute that is a matrix after all its steps; a `SymmetricMatrix` or None is kept under another name."""
 
     def __init__(self, kept_as: str) -> None:
@@ -91,7 +91,7 @@ class PairState(Stateful, ABC):
     """A matrix M and a threshold b that learn from the differences of pairs."""
 
     FIELDS: ClassVar[Fields] = (Array("M"),)
-    M = Whole("_M")
+    M = AfterAllSteps("_M")
     _M: SymmetricMatrix
     b: float
     n_steps: int
@@ -255,8 +255,8 @@ class MarginState(PairState):
         """Return the nearest model with M ⪰ 0 and b ≥ 1; eigenvalues that are rounding errors count as zero."""
         values, vectors = np.linalg.eigh(0.5 * (self.M + self.M.T))
         positive = values > self._rounding()
-        kept = vectors[:, positive]
-        return (kept * values[positive]) @ kept.T, max(self.b, 1.0)
+        directions = vectors[:, positive]
+        return (directions * values[positive]) @ directions.T, max(self.b, 1.0)
 
     def effective_dimension(self) -> int:
         """Return the rank of the positive part of M."""
