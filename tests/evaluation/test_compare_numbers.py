@@ -40,11 +40,13 @@ def test_errors_are_those_of_a_plain_loop(scaling):
         for k in (1, 5, 25):
             np.testing.assert_allclose(entry.errors[:, k - 1], losses[entry.name, k], rtol=1e-9)
         once, twice = predicted[entry.name, 5]
+        np.testing.assert_allclose(entry.predicted, once)  # in the units of y
         r2 = (r2_score(y, once) + r2_score(y, twice)) / 2
         assert entry.error == pytest.approx(1.0 - r2)
         absolute = (mean_absolute_error(y, once) + mean_absolute_error(y, twice)) / 2
         assert entry.absolute_error == pytest.approx(absolute)
         assert entry.confusion is None
+    np.testing.assert_allclose(board.targets, y)
     assert (board.metric, board.measure, board.classes, board.class_counts) == ("r2", "5-NN error (1 - R²)", (), ())
     assert board.notes == ("The target is a number: k-NN regression is compared. For classes, pass them as text.",)
 
@@ -59,6 +61,24 @@ def test_learning_helps_where_one_feature_matters():
     noise = compare(X, np.random.default_rng(1).normal(size=120), ["MLKR"], folds=3, repeats=1, baselines=False)
     assert not noise.verdict.helps
     assert noise.cautions == ()
+
+
+def test_predicted_and_true_numbers_are_drawn():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, y = houses(60)
+    board = compare(X, y, ["MLKR", "LDA"], folds=2, repeats=1, baselines=False)
+    own = plt.subplots()[1]
+    assert board.plot_predictions("LDA", own) is own
+    np.testing.assert_allclose(own.collections[-1].get_offsets(), np.column_stack([board["LDA"].predicted, y]))
+    assert own.get_title() == "LDA"
+    best = min(board.entries, key=lambda entry: entry.error).name
+    assert board.plot_predictions().get_title() == best
+    with pytest.raises(KeyError, match="no entry 'PCA', only"):
+        board.plot_predictions("PCA")
+    classes = compare(X, y > y.mean(), ["LDA"], folds=2, repeats=1, baselines=False)
+    with pytest.raises(ValueError, match="only predicted numbers"):
+        classes.plot_predictions()
+    plt.close("all")
 
 
 @pytest.mark.usefixtures("few_rounds")

@@ -48,6 +48,8 @@ class Entry:
     unit_rows : whether rows are scaled to length 1 before their distances are compared
     confusion : how many test rows of each class (a row of the matrix) were taken for each class (a column), in all
         test parts; None if there are more than 300 classes, or if the target is a number
+    predicted : numbers that were predicted of the rows in the first repetition, NaN of those not tested; None of
+        classes
     """
 
     name: str
@@ -72,10 +74,11 @@ class Entry:
     kind: Literal["metric", "model"] = "metric"
     unit_rows: bool = False
     confusion: IntArray | None = None
+    predicted: FloatArray | None = None
 
     def numbers(self) -> dict[str, Any]:
         """Return the fields that are no arrays."""
-        return {name: value for name, value in vars(self).items() if name not in ("errors", "confusion")}
+        return {name: value for name, value in vars(self).items() if name not in ("errors", "confusion", "predicted")}
 
     @property
     def spoken(self) -> str:
@@ -247,7 +250,11 @@ def entry_of(plan: Plan | AnswerPlan, name: str, cells: Mapping[int, Cell]) -> E
     predicted = np.concatenate([cell.predicted for cell in cells.values()])
     actual = np.concatenate([plan.target.values[plan.parts[part][1]] for part in cells])
     if plan.target.is_number:
-        return replace(entry, absolute_error=float(np.abs(predicted - actual).mean()) * plan.target.unit)
+        numbers = np.full(len(plan.rows), np.nan)
+        for part in set(cells) & set(plan.repetitions[0]):
+            numbers[plan.parts[part][1]] = plan.target.numbers(cells[part].predicted)
+        error = float(np.abs(predicted - actual).mean()) * plan.target.unit
+        return replace(entry, absolute_error=error, predicted=numbers)
     wrong, n = predicted != actual, len(plan.target.classes)
     shares = np.bincount(actual, wrong, n) / np.maximum(np.bincount(actual, minlength=n), 1)
     confusion = np.bincount(actual * n + predicted, minlength=n**2).reshape(n, n) if n <= _MOST_CONFUSED else None

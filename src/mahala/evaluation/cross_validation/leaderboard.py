@@ -14,7 +14,7 @@ from mahala.evaluation.cross_validation.entries import Entry
 from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.display import as_table, paragraph, text_table
-from mahala.support.plots import Interval, Kind, draw_curves, draw_intervals, plain_frame
+from mahala.support.plots import Interval, Kind, draw_curves, draw_intervals, draw_predictions, plain_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,6 +140,7 @@ class Leaderboard:
     scaling : the scaling of the features, or "auto" if it was chosen for each training part
     rows : the rows that were compared: all of them, or a sample of a large table
     notes : sentences about what was done differently than requested
+    targets : the numbers of these rows that were predicted, or None
     classes, class_counts : the classes, and how many of these rows are of each; empty if the target is a number
     columns : pairs of the name of each column of a table, or of its file, and what was done to it; empty for an array
     metric : the measure by which entries are ranked: "error", "balanced", "f1", "roc_auc" or "r2"; of answers "new
@@ -174,6 +175,7 @@ class Leaderboard:
     first_part: tuple[IndexArray, IndexArray] | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[Caution, ...] = ()
+    targets: FloatArray | None = None
     classes: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
     columns: Sequence[tuple[str, str]] = ()
@@ -357,6 +359,30 @@ class Leaderboard:
         ax = draw_curves(ax, self.neighbor_counts, curves, [entry.name for entry in plain])
         return plain_frame(ax, ylabel=self.loss_name)
 
+    def plot_predictions(self, name: str | None = None, ax: "Axes | None" = None, level: float = 0.9) -> "Axes":
+        """Draw predicted beside true numbers of rows not learned from; return Matplotlib's axes.
+
+        Parameters
+        ----------
+        name : entry of a metric, whose nearest neighbours predict, or of a model; None for the lowest error
+        ax : axes to draw on; None makes new ones
+        level : share of the rows that the band holds
+        """
+        predicted = self.predictions()
+        if self.targets is None or not predicted:
+            raise ValueError("only predicted numbers can be drawn: classes have a confusion matrix in each entry")
+        errors = {entry.name: entry.error for entry in (*self.models, *self.ranked)}
+        name = min(predicted, key=lambda key: errors[key]) if name is None else name
+        if name not in predicted:
+            raise KeyError(f"there is no entry {name!r}, only {', '.join(predicted)}")
+        tested = np.isfinite(predicted[name])
+        return plain_frame(draw_predictions(ax, self.targets[tested], predicted[name][tested], level), title=name)
+
+    def predictions(self) -> dict[str, FloatArray]:
+        """Return the numbers that each model and metric predicts of rows not learned from; NaN of those not tested."""
+        entries = (*self.models, *self.ranked)
+        return {entry.name: entry.predicted for entry in entries if entry.predicted is not None}
+
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
         models = list(text_table(self._model_cells())) if self.models else []
@@ -428,10 +454,10 @@ def _kind(entry: Entry) -> Kind:
 def percent(share: float) -> str:
     """Format a share as a percentage.
 
-    >>> percent(0.0421)
-    '4.2 %'
+    >>> percent(0.0421), percent(-0.0001)
+    ('4.2 %', '0.0 %')
     """
-    return f"{100.0 * share:.1f} %"
+    return f"{round(100.0 * share, 1) + 0.0:.1f} %"
 
 
 def p_text(p: float) -> str:

@@ -38,18 +38,24 @@ class Key(NamedTuple):
 class Target(NamedTuple):
     """What is predicted: classes, or numbers divided by their deviation.
 
-    `codes` are the classes of the rows; if the target is a number, those of its range, for learners of classes.
+    `codes` are the classes of the rows; if the target is a number, those of its range, for learners of classes. Numbers
+    have `mean` subtracted and are divided by `unit`.
     """
 
     values: Any
     codes: IndexArray
     classes: tuple[str, ...]
     unit: float = 1.0
+    mean: float = 0.0
 
     @property
     def is_number(self) -> bool:
         """Whether the target is a number."""
         return not self.classes
+
+    def numbers(self, values: Any) -> FloatArray:
+        """Return numbers as they were given."""
+        return np.asarray(values) * self.unit + self.mean
 
     def select(self, rows: IndexArray) -> Self:
         """Return the targets of some rows."""
@@ -75,7 +81,8 @@ def target_of(y: Any, n_rows: int, numbers: bool | None) -> Target:
     if not unit > 0.0:
         raise ValueError(f"y must have at least two different values, got only {values[0]:g}")
     codes = np.unique(binned(values, _BINS), return_inverse=True)[1]
-    return Target((values - values.mean()) / unit, codes, (), unit)
+    mean = float(values.mean())
+    return Target((values - mean) / unit, codes, (), unit, mean)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,6 +62,7 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         neighbor_counts=plan.counts,
         n_features=plan.X.shape[1],
         classes=target.classes,
+        targets=target.numbers(target.values) if target.is_number else None,
         class_counts=() if target.is_number else tuple(np.bincount(target.codes).tolist()),
         first_part=plan.parts[plan.n_screening],
         notes=tuple(notes),
