@@ -316,6 +316,16 @@ def test_rows_without_a_label_are_left_out(tmp_path):
     assert read_table(path, label="b", drop=["b"], features=["a"]).rows is None
 
 
+def test_names_are_the_first_text_that_tells_most_rows_apart(tmp_path):
+    path = tmp_path / "cars.csv"
+    lines = [f"{at},{'abc'[at % 3]},{at % 7}.5,car {at},maker {at % 15},{'xy'[at % 2]}" for at in range(20)]
+    path.write_text("\n".join(["id,kind,size,model,maker,label", *lines]))
+    names = [f"car {at}" for at in range(20)]
+    assert read_table(path, label="label").names.tolist() == names
+    assert read_table(path, label="model").names.tolist() == [f"maker {at % 15}" for at in range(20)]
+    assert read_table(path, label="label", drop=["model", "maker"]).names is None
+
+
 def test_long_fields(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("a, text\n1, " + "x" * 200_000 + "\n2, y\n")

@@ -62,12 +62,15 @@ def without_single_rows(table: Table, label: str | None) -> Table:
     if len(single) == 0 or len(values) - len(single) < 2:
         return table
     rows = np.flatnonzero(counts[codes] > 1)
-    names = ", ".join(map(str, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
-    remark = (label or "label", f"label: classes of one row left out, which cannot be trained and tested: {names}")
+    named = ", ".join(map(str, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
+    remark = (label or "label", f"label: classes of one row left out, which cannot be trained and tested: {named}")
     numbers = rows if table.rows is None else table.rows[rows]
     extra = {name: values[rows] for name, values in table.extra.items()}
-    columns = (*table.columns, remark)
-    return table._replace(X=table.X[rows], labels=table.labels[rows], columns=columns, rows=numbers, extra=extra)
+    names = None if table.names is None else table.names[rows]
+    return table._replace(
+        X=table.X[rows], labels=table.labels[rows], columns=(*table.columns, remark), rows=numbers, extra=extra,
+        names=names,
+    )  # fmt: skip
 
 
 def times_of(values: Array | None) -> Array | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from mahala.data.array_files import read_arrays
-from mahala.data.columns.cells import Decimal
+from mahala.data.columns.cells import Decimal, number
 from mahala.data.columns.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.columns.values import is_frame
 from mahala.data.labels import label_column, label_values, spaces_left_out
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mahala.support.arrays import Array
 
 
+# Cells by which text is told from numbers that are written as text.
+_LOOKED_AT = 100
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 _READ = (
     ".csv, .tsv and .txt (also .gz), .parquet, .feather, .xlsx, .npy, .npz, .svm, .svmlight and .libsvm (also .gz), "
@@ -40,7 +42,7 @@ class Table(NamedTuple):
     tables with the same columns into such rows, and `columns` holds pairs of a name and what was done to it: of each
     column, of the file as a whole and of the label where something was done to them. `rows` holds the numbers of the
     rows in the file, counted from 0, if some of the file's were left out. `extra` has the columns that were asked for
-    beside the features.
+    beside the features. `names` has the first column of text that tells most rows apart, if there is one.
     """
 
     X: Any
@@ -50,6 +52,7 @@ class Table(NamedTuple):
     columns: tuple[tuple[str, str], ...] = ()
     rows: IndexArray | None = None
     extra: Mapping[str, Array] = MappingProxyType({})
+    names: Array | None = None
 
 
 class RawTable(NamedTuple):
@@ -281,7 +284,18 @@ def _with_new_features(raw: RawTable, decimal: Decimal | None, identifiers: Lite
     made = TablePreprocessor(decimal=decimal or ("auto," if raw.decimal == "," else "auto"), identifiers=identifiers)
     X = made.fit_transform(raw.data)
     columns = (*raw.notes, *made.columns_)
-    return Table(X, raw.labels, tuple(made.get_feature_names_out()), made, columns, raw.rows, raw.extra)
+    features = tuple(made.get_feature_names_out())
+    return Table(X, raw.labels, features, made, columns, raw.rows, raw.extra, _row_names(raw.data, features))
+
+
+def _row_names(data: Any, features: Collection[str]) -> Array | None:
+    """Return the first column of text, which is no feature itself, that tells most rows apart; None without one."""
+    for column in data.iter_columns():
+        if str(column.dtype) != "String" or column.name in features or 2 * column.n_unique() <= len(column):
+            continue
+        if any(number(text) is None for text in column.drop_nulls().head(_LOOKED_AT)):
+            return np.asarray(column.fill_null("").to_numpy())
+    return None
 
 
 @contextmanager
