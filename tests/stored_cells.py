@@ -36,6 +36,7 @@ def stored_cell(plan, key, share, seed=0, **fields):
     def scores(code):
         return (predicted == code).astype(float)[:, np.newaxis]
 
+    fields = {"record_shares": np.zeros(len(plan.records))} | fields
     is_model = key.name in plan.models
     n_neighbors = 0 if is_model else min(plan.settings.n_neighbors or 3, len(plan.counts))
     curve = np.full(1 if is_model else len(plan.counts), 0.5)

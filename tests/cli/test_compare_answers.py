@@ -50,6 +50,8 @@ def test_learners_are_compared_by_answers(trees):
     page = (trees / "out" / "report.html").read_text(encoding="utf-8")
     assert "Answers about the same items" in page
     assert "The gain of each item" in page
+    assert "Spectrum of LogisticMetric" in page
+    assert '"names":["tree 0","tree 1"' in page
 
 
 def test_the_table_has_the_entries_of_both_kinds_of_items(trees, stored):

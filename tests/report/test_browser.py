@@ -10,9 +10,9 @@ from string import ascii_uppercase
 import numpy as np
 import pytest
 
-from mahala import LDA, RCA
+from mahala import LDA, MLKR, RCA, LogisticMetric
 from mahala.feedback.report import adaptation
-from report.cases import EVIL, fitted, make, table
+from report.cases import EVIL, fitted, make, make_of_answers, table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -135,6 +135,50 @@ def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, widths):
             assert page.locator(".plot > svg").count() == n_charts
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             names_are_apart(page)
+
+
+def test_numbers_before_and_after(browser, tmp_path):
+    """Rows of numbers have their names, and a row that is pointed at in one map is ringed in the other."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    names = np.array([f"{EVIL} {at}" for at in range(60)], dtype=object)
+    file = tmp_path / "numbers.html"
+    _, text = make(X, 100.0 + X[:, 0], learners={"MLKR": MLKR(max_iter=5, random_state=0)}, row_names=names)
+    file.write_text(text, encoding="utf-8")
+    with opened(browser, file, 420, n_charts=5) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        after = card(page, "after:")
+        after.scroll_into_view_if_needed()
+        x, y = places(after, DOTS)[10]
+        page.mouse.move(x, y)
+        name, row, number, _ = tip(after)
+        assert name == f"{EVIL} {row.removeprefix('row ')}"
+        assert number == f"number {100.0 + X[int(row.removeprefix('row ')), 0]:.4g}"
+        rings = page.locator("circle.linked").evaluate_all("all => all.map(e => e.getAttribute('visibility'))")
+        assert rings == ["visible", "hidden"]
+        page.get_by_label("Name", exact=True).fill(f"{EVIL} 7")
+        page.keyboard.press("Enter")
+        assert page.get_by_label("Row", exact=True).input_value() == "7"
+        assert page.locator("h3").inner_text().startswith(f"The 10 nearest rows of row 7 ({EVIL} 7),")
+        row, value, predicted = hover(page, card(page, "true number"))
+        assert re.fullmatch(r"row \d+", row)
+        assert value.startswith("MLKR: ")
+        assert predicted.startswith("true: ")
+        select = page.get_by_label("Predicted by")
+        other = select.locator("option").nth(1).inner_text()
+        select.select_option(other)
+        assert hover(page, card(page, "true number"))[1].startswith(f"{other}: ")
+
+
+def test_items_of_answers_before_and_after(browser, tmp_path):
+    names = np.array([f"{EVIL} {at}" for at in range(40)], dtype=object)
+    answers, text = make_of_answers(LogisticMetric(), names)
+    file = tmp_path / "answers.html"
+    file.write_text(text, encoding="utf-8")
+    with opened(browser, file, 420, "dark", n_charts=4) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        for title in ("before:", "after:"):
+            assert card(page, title).locator("g[aria-label=link] path").count() == len(answers)
+        assert re.search(r"\d+\.\d % hold before, \d+\.\d % after", page.locator(".numbers").inner_text())
 
 
 def names_are_apart(page):

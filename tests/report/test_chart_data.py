@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mahala import LDA, MahalanobisMetric
+from mahala import LDA
 from mahala.evaluation.compare import held_out
 from mahala.report.chart_data import (
     Shown,
@@ -20,7 +20,6 @@ from mahala.report.chart_data import (
     drawn_classes,
     errors_by_class,
     errors_by_k,
-    feature_shares,
     spectrum,
 )
 from report.cases import make, table
@@ -153,16 +152,3 @@ def test_a_line_is_spread_across_itself():
     assert spread
     assert moved[:, 0].tolist() == line[:, 0].tolist()
     assert 1.0 < np.abs(moved[:, 1]).max() <= 1.9
-
-
-def test_shares_are_those_of_the_mean_squared_distance():
-    X, y = table()
-    X = X * [1.0, 10.0, 0.1, 3.0]
-    metric = MahalanobisMetric(np.diag([1.0, 2.0, 0.0, 4.0]), scales=[1.0, 5.0, 1.0, 2.0])
-    terms = [
-        np.mean((X[:, None, j] - X[None, :, j]) ** 2) * metric.matrix[j, j] / metric.scales[j] ** 2 for j in range(4)
-    ]
-    shown = Shown("m", metric, metric, X, y, y > 0)
-    found = dict(feature_shares(shown, ["a", "b", "c", "d"], 3))
-    assert set(found) == {"a", "b", "d"}  # c has no weight
-    np.testing.assert_allclose([found[name] for name in "abd"], np.array(terms)[[0, 1, 3]] / sum(terms))

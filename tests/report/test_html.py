@@ -9,11 +9,12 @@ from html import escape
 import numpy as np
 import pytest
 
-from mahala import LDA, MLKR, RCA, NeighborClassifier
+from mahala import LDA, MLKR, RCA, LogisticMetric, NeighborClassifier
 from mahala.evaluation.compare import compare
+from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.examples import examples_of
 from mahala.report.html import report
-from report.cases import EVIL, Page, make, table
+from report.cases import EVIL, Page, make, make_of_answers, table
 
 
 def data(text):
@@ -31,7 +32,7 @@ def test_sections_in_their_order():
         "Distances before and after",
         "The rows in a plane, and their neighbours",
         f"Spectrum of {board.best_learner.name}",
-        "Weights of the features",
+        "Weights of the columns",
         "What was done to the columns",
         "What next",
         "How this was measured",
@@ -136,20 +137,58 @@ def test_cautions_are_at_the_top():
     [caution] = board.cautions
     page = Page(text)
     assert caution.sentence in page.text
-    assert page.text.index(caution.sentence) < page.text.index("Leaderboard")
+    assert page.text.index(caution.sentence) < page.text.index(board.verdict.sentence)
     assert board.headline.endswith(f"(caution: {caution.subject})")
 
 
 def test_a_number_to_predict():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 4))
-    board, text = make(X, X[:, 0] + 0.1 * rng.normal(size=90), learners={"MLKR": MLKR(max_iter=20, random_state=0)})
+    y = 100.0 + X[:, 0] + 0.1 * rng.normal(size=90)
+    board, text = make(X, y, learners={"MLKR": MLKR(max_iter=20, random_state=0)})
     page = Page(text)
     assert board.metric == "r2"
     assert " ".join(board.verdict.sentence.split()) in page.text
     assert "mean absolute error" in page.text
-    assert not {"classes", "confusion"} & set(data(text))
+    assert not {"classes", "confusion", "pairs"} & set(data(text))
     assert "Which classes are confused" not in text
+    told = data(text)["predictions"]
+    best = min(board.ranked, key=lambda entry: entry.error)
+    assert told["entries"][told["first"]]["name"] == best.name
+    np.testing.assert_allclose(told["entries"][told["first"]]["predicted"], best.predicted, rtol=1e-3)
+    np.testing.assert_allclose(told["truth"], y, rtol=1e-3)
+    np.testing.assert_allclose(data(text)["plane"]["values"], y, rtol=1e-3)
+    titles = re.findall(r"<h2>(.*?)</h2>", text)
+    assert titles[2:6] == [
+        "Predicted and true", "The rows in a plane, and their neighbours", "Spectrum of MLKR", "Weights of the columns",
+    ]  # fmt: skip
+
+
+def test_answers_are_lines_between_items():
+    names = np.array([f"{EVIL} {at}" for at in range(40)], dtype=object)
+    answers, text = make_of_answers(LogisticMetric(), names)
+    plane = data(text)["plane"]
+    left, other, before, after = plane["answers"]
+    assert (left, other) == (answers.anchor.tolist(), answers.positive.tolist())
+    near, far = (
+        np.square(answers.X[answers.anchor] - answers.X[role]) for role in (answers.positive, answers.negative)
+    )
+    assert before == (near.sum(axis=1) < far.sum(axis=1)).astype(int).tolist()
+    assert sum(after) > sum(before)
+    assert plane["names"][7] == f"{EVIL} 7"
+    assert EVIL not in text
+    assert "the errors above are those of others" in Page(text).text
+    assert "Weights of the columns" in text
+
+
+def test_weights_are_those_of_the_metric():
+    X, y = table()
+    X[:, 2] *= 100.0
+    _, text = make(X, y, names=["a", "b", "c", "d"], learners={"LDA": LDA()})
+    weights = refit(X, y, LDA(), feature_names=["a", "b", "c", "d"]).column_weights(X)
+    shown = re.findall(r"<li><span>(.)</span>.*?<span class=n>(.*?) %</span>", text)
+    assert [name for name, _ in shown] == sorted(weights, key=lambda name: -weights[name])
+    assert [float(share) for _, share in shown] == [round(100 * weights[name], 1) for name, _ in shown]
 
 
 @pytest.mark.parametrize(("classes", "d"), [(2, 1), (12, 13), (3, 2), (71, 72)])

@@ -265,22 +265,29 @@ class _Result(NamedTuple):
         )  # fmt: skip
 
     def _shown(self, model: mahala.Metric) -> Shown | None:
-        """Return the metric that the figures show: the winner, or the best learner if the Euclidean distance wins."""
+        """Return the metric that the figures show: the winner, or the best learner if the plain distance wins."""
         from mahala.evaluation.compare import held_out
         from mahala.report.chart_data import Shown
 
         board, table = self.board, self.table
         entry = board.winner if board.winner.learned else board.best_learner
-        if entry is None or not board.classes:
+        if entry is None:
             return None
+        if board.answers is not None:
+            final = model if entry is board.winner else self.fitted(entry)
+            if not isinstance(final, mahala.MahalanobisMetric):
+                return None  # a similarity has no distances
+            final = replace(final, feature_names=table.feature_names)
+            return Shown(entry.name, final, final, table.X.X, None, None, names=table.names, answers=table.X)
         metric, mask = held_out(
             table.X, table.labels, self.learners[entry.name], board, entry.scaling, seconds=self.clock.seconds(_EACH)
         )
-        metric = replace(metric, feature_names=table.feature_names)
+        metric = replace(metric, feature_names=table.feature_names, preprocessor=table.preprocessor)
         final = cast(mahala.MahalanobisMetric, model) if entry is board.winner else metric
-        codes = class_codes(table.labels, table.X.shape[0])[board.rows]
+        codes = class_codes(table.labels, table.X.shape[0])[board.rows] if board.classes else None
         numbers = None if table.rows is None else table.rows[board.rows]
-        return Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers)
+        names = None if table.names is None else table.names[board.rows]
+        return Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers, names)
 
 
 def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -> None:

@@ -15,6 +15,8 @@ AnswerKind = Literal["triplets", "pairs", "ratings"]
 
 def answer_table(items: str, kind: AnswerKind, path: Path, *, by: str | None, ids: str | None, seed: int) -> Table:
     """Return answers over the rows of items as the X of a table, and who gave each as its column `by`."""
+    import numpy as np
+
     from mahala.data.answer_files import read_answers
     from mahala.evaluation.cross_validation.answers import answers_of
 
@@ -27,7 +29,8 @@ def answer_table(items: str, kind: AnswerKind, path: Path, *, by: str | None, id
     if people is not None and len(people) != len(answers):
         raise ValueError("--by goes with --triplets and --pairs: ratings become comparisons of two pairs")
     extra = {} if by is None or people is None else {by: people}
-    return table._replace(X=answers, labels=None, columns=(), extra=extra)
+    names = table.names if names is None else np.array(names, dtype=object)
+    return table._replace(X=answers, labels=None, columns=(), extra=extra, names=names)
 
 
 def answer_learners(answers: mahala.comparisons.Comparisons, names: str | None, seed: int) -> dict[str, Any]:

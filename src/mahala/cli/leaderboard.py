@@ -104,8 +104,8 @@ def parts(board: mahala.evaluation.Leaderboard, examples: Examples | None = None
     resume = ["What is finished is kept: the same command again resumes."] if board.partial else []
     for text in (*dict.fromkeys(failed), *board.remarks(), *board.notes, *resume):
         yield f"[yellow]{escape(text)}[/]"
-    yield from (f"[bold]{escape(text)}[/]" for text in board.sentences())
     yield from (f"[bold yellow]{escape(str(caution))}[/]" for caution in board.cautions)
+    yield from (f"[bold]{escape(text)}[/]" for text in board.sentences())
     yield from map(escape, filter(None, (board.context(), saved_model(board))))
     yield ""
     if examples is not None:

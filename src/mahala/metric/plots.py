@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mahala.comparisons import Comparisons, Pairs
 from mahala.data.labels import is_continuous
 from mahala.support import plots
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import check_labels, is_sparse
 
 if TYPE_CHECKING:
@@ -103,14 +103,25 @@ def _draw_answers(ax: Axes, points: FloatArray, metric: MahalanobisMetric, answe
 
     The threshold of pairs is the one that suits them best, and those that are dissimilar are drawn, too.
     """
-    right = metric.margins(answers) > 0.0
-    if isinstance(answers, Pairs):
-        calibrated = metric.calibrate_threshold(answers)
-        right = (calibrated.margins(answers) >= 0.0) == answers.similar
-    some = np.unique(np.linspace(0, len(right) - 1, _MOST_ANSWERS).round().astype(np.intp))
-    left, other = (getattr(answers, role)[some] for role in answers._names[:2])
+    right = answers_hold(metric, answers)
+    some, left, other = some_answers(answers)
     plots.draw_lines(ax, points, (left, other), right[some])
     return f": {right.mean():.0%} of the answers hold"
+
+
+def answers_hold(metric: MahalanobisMetric, answers: Comparisons) -> BoolArray:
+    """Return which answers a metric predicts; of pairs, with the threshold that suits them best."""
+    if not isinstance(answers, Pairs):
+        return np.asarray(metric.margins(answers) > 0.0)
+    calibrated = metric.calibrate_threshold(answers)
+    return np.asarray((calibrated.margins(answers) >= 0.0) == answers.similar)
+
+
+def some_answers(answers: Comparisons) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Return the numbers of as many answers as a picture has room for, and the two items of each."""
+    some = np.unique(np.linspace(0, len(answers) - 1, _MOST_ANSWERS).round().astype(np.intp))
+    left, other = (getattr(answers, role)[some] for role in answers._names[:2])
+    return some, left, other
 
 
 def _labels(y: object, n: int) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mahala.data.scaling import divided, feature_scales
+from mahala.comparisons import Comparisons
+from mahala.data.scaling import divided, feature_scales, unit_length
 from mahala.engine import current_engine
 from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN
 from mahala.metric import MahalanobisMetric
-from mahala.metric.plots import leading_plane
+from mahala.metric.plots import answers_hold, leading_plane, some_answers
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 # More points would overlap too much, and pairs of more rows would not change the histograms.
 _MOST_POINTS = 2000
 _MOST_ROWS_OF_PAIRS = 600
+MOST_PREDICTED = 1000
 _MOST_LINES = 5
 _MOST_CLASSES = 40
 _NEIGHBOURS = 10
+_LONGEST_NAME = 80
 _BINS = 40
 # Of the spectrum: the first directions are all drawn, of the others as many as can be told apart.
 _HEAD = 30
@@ -36,16 +38,30 @@ _MOST_DIRECTIONS = 300
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """The learned metric that the figures show, and the rows, some of which were held out when it was fitted."""
+    """The learned metric that the figures show, and the rows, some of which were held out when it was fitted.
+
+    Attributes
+    ----------
+    name : of the learner
+    metric : fitted to the rows that are not held out
+    final : fitted to all rows, for the spectrum and the weights
+    X : the rows
+    codes : the classes of the rows; None of numbers and of answers
+    held_out : which rows are held out; None of answers
+    numbers : of the rows in their file, if some of its rows were left out; else those that the leaderboard has
+    names : of the rows, if they have any
+    answers : what was compared, if it is answers; `metric` was fitted to all of them
+    """
 
     name: str
-    metric: MahalanobisMetric  # fitted to the rows that are not held out
-    final: MahalanobisMetric  # fitted to all rows, for the spectrum and the features
+    metric: MahalanobisMetric
+    final: MahalanobisMetric
     X: Any
-    codes: IndexArray
-    held_out: BoolArray
-    # Of the rows in their file, if some of its rows were left out; else those that the leaderboard has.
+    codes: IndexArray | None
+    held_out: BoolArray | None
     numbers: IndexArray | None = None
+    names: Array | None = None
+    answers: Comparisons | None = None
 
 
 def errors_by_k(board: Leaderboard) -> dict[str, object]:
@@ -95,11 +111,32 @@ def _confusions(board: Leaderboard) -> list[tuple[Entry, IntArray]]:
     return [(entry, entry.confusion) for entry in board.ranked if entry.confusion is not None]
 
 
+def predictions(board: Leaderboard, numbers: IndexArray) -> dict[str, object] | None:
+    """Return true and predicted numbers of some rows, whose numbers in the file are given; None of classes.
+
+    The models come first, then the winner, the best learner and the plain distance. The best is the first to be seen.
+    """
+    metrics = dict.fromkeys(entry for entry in (board.winner, board.best_learner, board.euclidean) if entry is not None)
+    errors = {entry.name: entry.error for entry in (*board.models, *metrics)}
+    predicted = {name: values for name, values in board.predictions().items() if name in errors}
+    if board.targets is None or not predicted:
+        return None
+    names = [name for name in errors if name in predicted]
+    tested = np.isfinite(np.stack(list(predicted.values()))).all(axis=0)
+    chosen = _some(np.flatnonzero(tested), MOST_PREDICTED, np.random.default_rng(board.random_state))
+    return {
+        "first": min(range(len(names)), key=lambda at: errors[names[at]]),
+        "rows": numbers[chosen].tolist(),
+        "truth": _rounded(board.targets[chosen]),
+        "entries": [{"name": name, "predicted": _rounded(predicted[name][chosen])} for name in names],
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class BeforeAfter:
-    """Distances, places and neighbours of rows under the Euclidean distance and under the learned one."""
+    """Distances, places and neighbours of rows under the plain distance and under the learned one."""
 
-    pairs: list[dict[str, object]]
+    pairs: list[dict[str, object]]  # of classes
     plane: dict[str, object]
     n_held_out: int  # rows whose pairs are in the histograms
     n_points: int
@@ -107,37 +144,66 @@ class BeforeAfter:
 
 
 def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
-    """Compare the best Euclidean distance with the learned one."""
-    scales = feature_scales(shown.X[np.flatnonzero(~shown.held_out)], board.euclidean.scaling)
-    before = shown.X if board.euclidean.name == EUCLIDEAN else divided(shown.X, scales)
-    before = before.toarray() if is_sparse(before) else np.asarray(before, dtype=np.float64)
-    after = shown.metric.transform(shown.X)
+    """Compare the best plain distance with the learned one."""
+    before, after = _plain_rows(board, shown), shown.metric.transform(shown.X)
     rng = np.random.default_rng(board.random_state)
-    rows = _some(np.flatnonzero(shown.held_out), _MOST_ROWS_OF_PAIRS, rng)
+    held_out = np.zeros(len(before), dtype=bool) if shown.held_out is None else shown.held_out
+    rows = _some(np.flatnonzero(held_out), _MOST_ROWS_OF_PAIRS, rng)
+    lines = None if shown.answers is None else _answer_lines(board, shown)
     points = _some(np.arange(len(before)), _MOST_POINTS, rng)
+    if lines is not None:  # items with answers first
+        others = np.setdiff1d(points, lines[:2])[: max(0, _MOST_POINTS - len(np.unique(lines[:2])))]
+        points = np.union1d(lines[:2], others)
     pairs: list[dict[str, object]] = []
     panels, spreads = [], []
     for title, mapped in ((f"before: {board.euclidean.name}", before), (f"after: {shown.name}", after)):
-        similar, dissimilar = _distances(mapped[rows], shown.codes[rows])
-        median = float(np.median(np.concatenate([similar, dissimilar]))) or 1.0
-        pairs.append({"title": title, **_histograms(similar / median, dissimilar / median)})
+        if shown.codes is not None:
+            similar, dissimilar = _distances(mapped[rows], shown.codes[rows])
+            median = float(np.median(np.concatenate([similar, dissimilar]))) or 1.0
+            pairs.append({"title": title, **_histograms(similar / median, dissimilar / median)})
         places, spread = _spread(leading_plane(mapped)[points], rng)
         spreads.append(spread)
         places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)
         neighbours, distances = _neighbours(mapped, points)
+        if shown.codes is None:
+            median = float(np.median(distances)) or 1.0
         x, y = places.round(4).T.tolist()
         near = {"neighbours": neighbours.ravel().tolist(), "distances": (distances.ravel() / median).round(3).tolist()}
         panels.append({"title": title, "x": x, "y": y, **near})
-    numbers = board.rows if shown.numbers is None else shown.numbers
+    numbers = np.arange(len(before)) if shown.answers is not None else board.rows
+    numbers = numbers if shown.numbers is None else shown.numbers
     plane = {
         "classes": board.classes,
         "rows": None if np.array_equal(numbers, np.arange(len(numbers))) else numbers.tolist(),
-        "codes": shown.codes.tolist(),
+        "codes": None if shown.codes is None else shown.codes.tolist(),
+        "values": None if board.targets is None else _rounded(board.targets),
+        "names": None if shown.names is None else [str(name)[:_LONGEST_NAME] for name in shown.names],
+        "answers": None if lines is None else [part.tolist() for part in lines],
         "points": points.tolist(),
-        "held_out": shown.held_out[points].astype(int).tolist(),
+        "held_out": None if shown.held_out is None else shown.held_out[points].astype(int).tolist(),
         "panels": panels,
     }
     return BeforeAfter(pairs, plane, len(rows), len(points), any(spreads))
+
+
+def _plain_rows(board: Leaderboard, shown: Shown) -> Array:
+    """Return the rows whose Euclidean distances are the best plain ones."""
+    X, plain = shown.X, board.euclidean
+    if shown.answers is not None:
+        X = unit_length(X) if plain.unit_rows else X
+    elif plain.name != EUCLIDEAN:
+        assert shown.held_out is not None, "rows were held out"
+        X = divided(X, feature_scales(X[np.flatnonzero(~shown.held_out)], plain.scaling))
+    return X.toarray() if is_sparse(X) else np.asarray(X, dtype=np.float64)
+
+
+def _answer_lines(board: Leaderboard, shown: Shown) -> tuple[IndexArray, IndexArray, IntArray, IntArray]:
+    """Return both ends of some answers, and whether the plain and the learned distance predict each."""
+    assert shown.answers is not None, "answers were compared"
+    plain = replace(MahalanobisMetric.euclidean(shown.X.shape[1]), unit_rows=board.euclidean.unit_rows)
+    some, *ends = some_answers(shown.answers)
+    before, after = (answers_hold(metric, shown.answers)[some].astype(int) for metric in (plain, shown.metric))
+    return ends[0], ends[1], before, after
 
 
 def spectrum(values: FloatArray) -> dict[str, object]:
@@ -147,17 +213,6 @@ def spectrum(values: FloatArray) -> dict[str, object]:
     numbers = np.unique(np.concatenate([np.arange(1, min(len(shares), _HEAD) + 1), thinned]))
     drawn, sums = _rounded(shares[numbers - 1]), _rounded(np.cumsum(shares)[numbers - 1])
     return {"numbers": numbers.tolist(), "head": _HEAD, "shares": drawn, "cumulative": sums}
-
-
-def feature_shares(shown: Shown, names: Sequence[str], most: int) -> list[tuple[str, float]]:
-    """Return the largest shares of features in the mean squared distance, each by its own term."""
-    scales = np.ones(len(names)) if shown.final.scales is None else shown.final.scales
-    # A constant feature has a scale of 1, but no share.
-    constant = np.ptp(shown.X.toarray() if is_sparse(shown.X) else shown.X, axis=0) == 0.0
-    variances = np.where(constant, 0.0, feature_scales(shown.X, "standard") ** 2)
-    terms = shown.final.matrix.diagonal() * variances / scales**2
-    shares = terms / (terms.sum() or 1.0)
-    return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:most]]
 
 
 def _some(rows: IndexArray, most: int, rng: np.random.Generator) -> IndexArray:
@@ -202,7 +257,7 @@ def _neighbours(mapped: Array, points: IndexArray) -> tuple[IndexArray, FloatArr
 def _spread(points: Array, rng: np.random.Generator) -> tuple[Array, bool]:
     """Return the points, spread if they lie on a line or most of them coincide, and whether they were spread."""
     extent = float(np.ptp(points, axis=0).max()) or 1.0
-    if np.ptp(points[:, 1]) <= 1e-9 * extent:  # only one direction, as for LDA with two classes
+    if np.ptp(points[:, 1]) <= 0.01 * extent:  # hardly more than one direction, as for LDA with two classes
         return points + np.array([0.0, 0.1 * extent]) * rng.uniform(-1.0, 1.0, (len(points), 1)), True
     distinct = len(np.unique((points / extent).round(6), axis=0))
     if 2 * distinct >= len(points):

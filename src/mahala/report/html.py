@@ -1,7 +1,7 @@
 """Report of a comparison as a single, self-contained HTML page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -10,11 +10,11 @@ from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.leaderboard import TITLES, Answers, Leaderboard, Line, percent
 from mahala.evaluation.examples import Examples
 from mahala.report import chart_data
-from mahala.report.chart_data import Shown
+from mahala.report.chart_data import BeforeAfter, Shown
 from mahala.report.page import Section, chart, code, facts, header, page
 from mahala.support.display import as_table
 
-_MOST_FEATURES = 20
+_MOST_WEIGHTS = 20
 
 
 def report(
@@ -37,7 +37,7 @@ def report(
     if leaderboard.answers is None:
         sections = _of_rows(leaderboard, shown, examples, data)
     else:
-        sections = _of_answers(leaderboard, leaderboard.answers, data)
+        sections = _of_answers(leaderboard, leaderboard.answers, shown, data)
     sections += [Section("What next", code(commands)), Section("How this was measured", _how(leaderboard, measured))]
     return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections, data)
 
@@ -55,8 +55,8 @@ def _of_rows(
             chart("by_k"),
             f"Means over all test parts; {_which_k(board)}. Click a name to show or hide its line.",
         ),
-        *(_classes(board, shown, data) if board.classes else []),
-        *(_before_and_after(board, shown, data) if shown is not None else []),
+        *(_classes(board, shown, data) if board.classes else _predicted_and_true(board, shown, data)),
+        *(_figures(board, shown, data) if shown is not None else []),
     ]
     if board.columns:
         lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in board.columns)
@@ -66,8 +66,8 @@ def _of_rows(
     return sections
 
 
-def _of_answers(board: Leaderboard, answers: Answers, data: dict[str, object]) -> list[Section]:
-    """Return the errors of each learner about new and about the same items, and the gains of items."""
+def _of_answers(board: Leaderboard, answers: Answers, shown: Shown | None, data: dict[str, object]) -> list[Section]:
+    """Return the errors of each learner about new and about the same items, the gains of items, and figures."""
     titles = ("Answers about new items", "Answers about the same items")
     sections = [
         Section(title, leaderboard_table(part), LEADERBOARD_NOTE)
@@ -79,7 +79,7 @@ def _of_answers(board: Leaderboard, answers: Answers, data: dict[str, object]) -
         against = f"{board.best_learner.name} against {board.reference}"
         note = f"{against}, for each item that no answer learned from compares."
         sections.append(Section("The gain of each item", chart("gains"), note))
-    return sections
+    return sections + ([] if shown is None else _figures(board, shown, data))
 
 
 def _which_k(board: Leaderboard) -> str:
@@ -90,14 +90,22 @@ def _which_k(board: Leaderboard) -> str:
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
-    verdict = board.summary.replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
     target = f"{len(board.classes):,} classes" if board.classes else "a number to predict"
     size = f"{len(board.rows):,} rows · {board.n_features:,} features · {target}"
     size = board.heading() if board.answers is not None else size
-    texts = [text for text in (*map(str, board.cautions), board.context(), saved) if text is not None]
-    more = "".join(f"<p>{escape(text)}</p>" for text in texts)
-    more += "".join(f"<p class=note>{escape(note)}</p>" for note in (*board.remarks(), *board.notes))
-    return header(f"{title} · {size}", board.headline, verdict, more)
+    texts = [text for text in (board.context(), saved) if text is not None]
+    more = _paragraphs(texts) + _paragraphs((*board.remarks(), *board.notes), " class=note")
+    cautions = f"<div class=cautions role=note>{_paragraphs(map(str, board.cautions))}</div>" if board.cautions else ""
+    return header(f"{title} · {size}", board.headline, _unbroken(board.summary), more, cautions)
+
+
+def _paragraphs(texts: Iterable[str], style: str = "") -> str:
+    return "".join(f"<p{style}>{escape(_unbroken(text))}</p>" for text in texts)
+
+
+def _unbroken(text: str) -> str:
+    """Return text whose lines do not end between a number and its sign."""
+    return text.replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
 
 
 def leaderboard_table(board: Leaderboard) -> str:
@@ -184,6 +192,20 @@ def _bar(board: Leaderboard, entry: Entry) -> str:
     return f'<div class=track title="{title}">{reach}{dot}</div>'
 
 
+def _predicted_and_true(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -> list[Section]:
+    """Return the section on predicted numbers."""
+    numbers = board.rows if shown is None or shown.numbers is None else shown.numbers
+    predictions = chart_data.predictions(board, numbers)
+    if predictions is None:
+        return []
+    data["predictions"] = predictions
+    note = (
+        "Each row is predicted when it is not learned from, in the first cross-validation; on the line, the prediction "
+        f"is right. Of more than {chart_data.MOST_PREDICTED:,} rows, a sample is shown."
+    )
+    return [Section("Predicted and true", chart("predictions"), note)]
+
+
 def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -> list[Section]:
     """Return the sections on the classes: their sizes, their errors, and for which other they are taken."""
     drawn, name = chart_data.drawn_classes(board), "" if shown is None else shown.name
@@ -209,50 +231,76 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
     return sections
 
 
-def _before_and_after(board: Leaderboard, shown: Shown, data: dict[str, object]) -> list[Section]:
+def _figures(board: Leaderboard, shown: Shown, data: dict[str, object]) -> list[Section]:
+    """Return the sections on the learned metric: distances, the rows in a plane, the spectrum, and weights."""
     compared = chart_data.before_and_after(board, shown)
-    data |= {"pairs": compared.pairs, "plane": compared.plane, "spectrum": chart_data.spectrum(shown.final.spectrum)}
-    coincide = " Rows that overlap are spread slightly." if compared.spread else ""
-    # As many pairs of a colour and a shape as the script has.
-    shared = " Of more than 70 classes, some look alike." if len(board.classes) > 70 else ""
-    n = compared.n_points
-    sample = "" if n == len(board.rows) else f" A sample of {n:,} rows is shown."
-    names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
-    return [
-        Section(
-            "Distances before and after",
-            chart("pairs"),
+    sections = []
+    if board.classes:
+        data["pairs"] = compared.pairs
+        note = (
             f"Pairs of {compared.n_held_out:,} held-out rows, to which {shown.name} was not fitted. The less the two "
-            "overlap, the better. Distances are divided by their median, because only their ratios matter.",
-        ),
-        Section(
-            "The rows in a plane, and their neighbours",
-            chart("plane"),
-            "The two directions of largest variance under each distance. Strong: held-out rows; faint: "
-            f"rows to which {shown.name} was fitted.{coincide}{sample}{shared} Click a point, or enter its number, "
-            "to list the nearest of all rows, in all directions; they get rings. Row numbers are those of the table, "
-            "from 0. Distances are divided by their median, as above.",
-        ),
+            "overlap, the better. Distances are divided by their median, because only their ratios matter."
+        )
+        sections.append(Section("Distances before and after", chart("pairs"), note))
+    data |= {"plane": compared.plane, "spectrum": chart_data.spectrum(shown.final.spectrum)}
+    return [
+        *sections,
+        Section("The rows in a plane, and their neighbours", chart("plane"), _note_on_plane(board, shown, compared)),
         Section(
             f"Spectrum of {shown.name}",
             chart("spectrum"),
             f"The rank is {shown.final.n_components:,} of {len(shown.final.spectrum):,}. If the first few directions "
             "hold most of the sum, rows can be stored with fewer numbers.",
         ),
-        Section(
-            "Weights of the features",
-            _bars(chart_data.feature_shares(shown, names, _MOST_FEATURES)),
-            "The share of each feature's own term in the mean squared distance"
-            + (f"; the {_MOST_FEATURES} largest of {len(names)}." if len(names) > _MOST_FEATURES else "."),
-        ),
+        _weights(shown),
     ]
 
 
+def _note_on_plane(board: Leaderboard, shown: Shown, compared: BeforeAfter) -> str:
+    """Say what the two maps show."""
+    n = compared.n_points
+    texts = ["The two directions of largest variance under each distance."]
+    if board.answers is None:
+        texts.append(f"Strong: held-out rows; faint: rows to which {shown.name} was fitted.")
+    else:
+        lines = {
+            "triplets": "A line joins each first item and the one that was said to be nearer",
+            "quadruplets": "A line joins the two items of the pair that was said to be nearer",
+            "pairs": "A line joins the two items of each pair",
+        }[board.answers.kind]
+        texts.append(
+            f"{lines}; it is red if the distance contradicts the answer. {shown.name} was fitted to these answers; the "
+            "errors above are those of others."
+        )
+    if compared.spread:
+        texts.append("Rows that overlap are spread slightly.")
+    if n < shown.X.shape[0]:
+        texts.append(f"A sample of {n:,} rows is shown.")
+    if len(board.classes) > 70:  # as many pairs of a colour and a shape as the script has
+        texts.append("Of more than 70 classes, some look alike.")
+    return " ".join([
+        *texts,
+        "Point at a row to see it in both maps. Click it, or enter its number, to list the nearest of all rows, in "
+        "all directions; they get rings. Row numbers are those of the table, from 0. Distances are divided by their "
+        "median.",
+    ])  # fmt: skip
+
+
+def _weights(shown: Shown) -> Section:
+    """Return the section on what distances consist of."""
+    weights = sorted(shown.final.column_weights(shown.X).items(), key=lambda pair: -abs(pair[1]))
+    note = "The share of each column in the mean squared distance of two rows; two columns divide their common term."
+    if len(weights) > _MOST_WEIGHTS:
+        note += f" The {_MOST_WEIGHTS} largest of {len(weights)} are shown."
+    return Section("Weights of the columns", _bars(weights[:_MOST_WEIGHTS]), note)
+
+
 def _bars(shares: Sequence[tuple[str, float]]) -> str:
-    most = max((share for _, share in shares), default=0.0) or 1.0
+    most = max((abs(share) for _, share in shares), default=0.0) or 1.0
     lines = (
-        f"<li><span>{escape(name)}</span><span class=track><i class=bar style='width:{100.0 * share / most:.2f}%'></i>"
-        f"</span><span class=n>{percent(share)}</span></li>"
+        f"<li><span>{escape(name)}</span><span class=track><i class='bar{' negative' if share < 0.0 else ''}' "
+        f"style='width:{100.0 * abs(share) / most:.2f}%'></i>"
+        f"</span><span class=n>{percent(share).replace('-', '−')}</span></li>"
         for name, share in shares
     )
     return f"<ul class=bars>{''.join(lines)}</ul>"

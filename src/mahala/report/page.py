@@ -48,10 +48,10 @@ def page(title: str, header: str, sections: Sequence[Section], data: Mapping[str
     )
 
 
-def header(eyebrow: str, headline: str, verdict: str, more: str = "") -> str:
-    """Return the header of a page, of texts and of `more`, which is HTML."""
+def header(eyebrow: str, headline: str, verdict: str, more: str = "", first: str = "") -> str:
+    """Return the header of a page, of texts and of HTML: `first` stands above the verdict, and `more` below it."""
     return (
-        f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(headline)}</h1>"
+        f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(headline)}</h1>{first}"
         f"<p class=verdict>{escape(verdict)}</p>{more}</header>"
     )
 

@@ -15,6 +15,8 @@
     "#9c6b4e",
     "#9498a0",
   ];
+  // From small to large numbers: seen on white and on black.
+  const NUMBER_COLOURS = ["#3f6fe0", "#7b7fc4", "#b07f9c", "#e07a3c", "#e2a512"];
   // Ten colours and seven shapes give 70 pairs, and neighbours differ in both.
   const SHAPES = ["circle", "square", "triangle", "diamond", "cross", "star", "wye"];
   const D3_SHAPES = {
@@ -30,6 +32,7 @@
   const shape = (at) => SHAPES[at % SHAPES.length];
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const tick = (share) => `${+(100 * share).toPrecision(3)} %`;
+  const short = (number) => `${+number.toPrecision(4)}`;
   const count = (number) => number.toLocaleString("en");
   /** A name in lines, broken behind spaces, hyphens and underscores; of a very long one the end is left out. */
   function lines(name, width = 20, most = 3) {
@@ -263,30 +266,56 @@
     return [legend(items, () => cards.forEach((one) => one.redraw())), both];
   };
 
-  charts.plane = ({ classes, rows, codes, points, held_out, panels }) => {
+  /** Rows of classes, of numbers, or items of answers, before and after; `answers` has both ends of each, and which hold. */
+  charts.plane = ({ classes, rows, codes, values, names, answers, points, held_out, panels }) => {
     const items = classes.map((name, code) => ({ name, colour: colour(code), shape: shape(code), on: true }));
     const n = panels[0].neighbours.length / points.length;
     const where = new Map(points.map((row, at) => [row, at]));
     const number = (row) => (rows ? rows[row] : row);
+    const scale = values && d3.scaleSequential(d3.extent(values), d3.interpolateRgbBasis(NUMBER_COLOURS));
+    // What a row looks like, and what is said of it beside its number.
+    const look = (row) =>
+      codes ? items[codes[row]] : { colour: scale ? scale(values[row]) : COLOURS[0], shape: "circle", on: true };
+    const label = (row) => (codes ? items[codes[row]].name : values ? short(values[row]) : "");
+    const what = codes ? "class" : "number";
     const told = (row, at) =>
-      `row ${count(number(row))}\nclass ${items[codes[row]].name}\n${held_out[at] ? "held out" : "fitted to"}`;
+      [
+        names && names[row],
+        `row ${count(number(row))}`,
+        (codes || values) && `${what} ${label(row)}`,
+        held_out && (held_out[at] ? "held out" : "fitted to"),
+      ]
+        .filter(Boolean)
+        .join("\n");
     const own = (panel, at) => panel.neighbours.slice(at * n, (at + 1) * n);
     const alike = (panel, at) => own(panel, at).filter((row) => codes[row] === codes[points[at]]).length;
+    const off = (panel, at) => d3.mean(own(panel, at), (row) => Math.abs(values[row] - values[points[at]]));
+    const better = (at) =>
+      codes ? alike(panels[1], at) - alike(panels[0], at) : values ? off(panels[0], at) - off(panels[1], at) : -at;
     // At first the held-out row whose neighbours changed most for the better.
-    let chosen = d3.maxIndex(points, (_, at) => (held_out[at] ? alike(panels[1], at) - alike(panels[0], at) : -n));
+    let chosen = d3.maxIndex(points, (_, at) => (!held_out || held_out[at] ? better(at) : -Infinity));
     // One unit is as long in both directions, and both charts are as high as the higher one needs.
     const extents = panels.map(({ x, y }) => [d3.extent(x), d3.extent(y)]);
     const ratio = Math.min(1, Math.max(0.4, ...extents.map(([x, y]) => (y[1] - y[0]) / (x[1] - x[0] || 1))));
+    const rings = [];
     const cards = panels.map((panel, side) => {
       const place = points.map((row, at) => ({ row, at, x: panel.x[at], y: panel.y[at] }));
       const [middle, level] = extents[side].map((ends) => d3.mean(ends));
       const [wide, high] = extents[side].map(([from, to]) => to - from);
       const reach = 0.54 * Math.max(wide, high / ratio) || 1;
+      const lines = answers
+        ? answers[0].map((left, at) => ({
+            from: place[where.get(left)],
+            to: place[where.get(answers[1][at])],
+            holds: answers[2 + side][at],
+          }))
+        : [];
       const chart = card(`rows-${side}`, panel.title, (width) => {
-        const shown = place.filter(({ row }) => items[codes[row]].on);
+        const shown = place.filter(({ row }) => look(row).on);
         const near = own(panel, chosen)
           .map((row) => place[where.get(row)])
           .filter(Boolean);
+        const layers = d3.groups(shown, ({ row, at }) => `${!held_out || held_out[at]} ${codes ? codes[row] : ""}`);
         const svg = plot(width, {
           height: ratio * width,
           margin: 0,
@@ -294,22 +323,28 @@
           marginBottom: 0,
           x: { axis: null, domain: [middle - reach, middle + reach] },
           y: { axis: null, domain: [level - ratio * reach, level + ratio * reach] },
+          color: { type: "identity" },
           marks: [
-            ...[false, true].flatMap((held) =>
-              items.map((item, code) =>
-                Plot.dot(
-                  shown.filter(({ row, at }) => codes[row] === code && !!held_out[at] === held),
-                  {
-                    x: "x",
-                    y: "y",
-                    symbol: item.shape,
-                    fill: item.colour,
-                    fillOpacity: held ? 0.95 : 0.35,
-                    r: points.length > 800 ? 3 : 4,
-                  },
-                ),
+            Plot.link(lines, {
+              x1: ({ from }) => from.x,
+              y1: ({ from }) => from.y,
+              x2: ({ to }) => to.x,
+              y2: ({ to }) => to.y,
+              stroke: ({ holds }) => (holds ? "var(--accent)" : "var(--wrong)"),
+              strokeOpacity: 0.35,
+            }),
+            ...d3
+              .sort(layers, ([key]) => (key.startsWith("0") ? 0 : 1))
+              .map(([key, group]) =>
+                Plot.dot(group, {
+                  x: "x",
+                  y: "y",
+                  symbol: look(group[0].row).shape,
+                  fill: ({ row }) => look(row).colour,
+                  fillOpacity: key.startsWith("0") ? 0.35 : 0.95,
+                  r: points.length > 800 ? 3 : 4,
+                }),
               ),
-            ),
             Plot.dot(near, { x: "x", y: "y", r: 6, stroke: "currentColor", strokeWidth: 1.3, className: "near" }),
             Plot.dot([place[chosen]], {
               x: "x",
@@ -322,6 +357,13 @@
             ...tips(shown, { x: "x", y: "y", maxRadius: 40, title: ({ row, at }) => told(row, at) }),
           ],
         });
+        const ring = d3.select(svg).append("circle").attr("class", "linked").attr("r", 8).attr("visibility", "hidden");
+        rings[side] = (at) =>
+          ring
+            .attr("visibility", at === null ? "hidden" : "visible")
+            .attr("cx", svg.scale("x").apply(panel.x[at ?? 0]))
+            .attr("cy", svg.scale("y").apply(panel.y[at ?? 0]));
+        svg.addEventListener("input", () => rings[1 - side]?.(svg.value ? svg.value.at : null));
         svg.addEventListener("click", () => svg.value && choose(svg.value.at));
         return svg;
       });
@@ -338,35 +380,50 @@
       answer.textContent =
         input.value === "" ? "" : `Row ${input.value} is not among the ${count(points.length)} rows shown.`;
     });
+    const tools = [element("label", {}, "Row ", input)];
+    if (names) {
+      const byName = element("input", { list: "names", "aria-label": "Name", class: "name" });
+      byName.addEventListener("change", () => {
+        const row = points.find((one) => names[one] === byName.value);
+        if (row !== undefined) choose(where.get(row));
+        byName.value = "";
+      });
+      const options = points.map((row) => element("option", { value: names[row] }));
+      tools.push(element("label", {}, "Name ", byName), element("datalist", { id: "names" }, ...options));
+    }
+    const badge = (row) => (codes || values ? [swatch(look(row)), ` ${label(row)}`] : []);
     function choose(at) {
       chosen = at;
       answer.textContent = "";
-      const row = points[at],
-        item = items[codes[row]];
+      const row = points[at];
       input.value = number(row);
-      title.replaceChildren(`The ${n} nearest rows of row ${count(number(row))}, `, swatch(item), ` ${item.name}`);
+      const called = `row ${count(number(row))}${names ? ` (${names[row]})` : ""}`;
+      title.replaceChildren(`The ${n} nearest rows of ${called}${codes || values ? ", " : ""}`, ...badge(row));
       lists.replaceChildren(
         ...panels.map((panel) => {
           const lines = own(panel, at).map((other, j) => {
             const link = element("button", { type: "button", class: "row" }, count(number(other)));
             if (where.has(other)) link.addEventListener("click", () => choose(where.get(other)));
             else link.disabled = true;
-            const same = codes[other] === codes[row];
+            const same = codes && codes[other] === codes[row];
             return element(
               "tr",
-              { class: same ? "same" : "other" },
+              { class: !codes ? "" : same ? "same" : "other" },
               element("td", {}, link),
-              element("td", {}, swatch(items[codes[other]]), ` ${items[codes[other]].name}`),
-              element("td", {}, same ? "✓" : ""),
+              ...(names ? [element("td", { class: "text" }, names[other])] : []),
+              ...(codes || values ? [element("td", { class: "text" }, ...badge(other))] : []),
+              ...(codes ? [element("td", { class: "mark" }, same ? "✓" : "")] : []),
               element("td", { class: "n" }, panel.distances[at * n + j].toFixed(3)),
             );
           });
-          const head = element(
-            "tr",
-            {},
-            ...["row", "class", "same", "distance"].map((text) => element("th", {}, text)),
-          );
-          const caption = element("caption", {}, `${panel.title}: ${alike(panel, at)} of ${n} are of its class`);
+          const heads = ["row", names && "name", (codes || values) && what, codes && "same", "distance"];
+          const head = element("tr", {}, ...heads.filter(Boolean).map((text) => element("th", {}, text)));
+          const summary = codes
+            ? `: ${alike(panel, at)} of ${n} are of its class`
+            : values
+              ? `: ${short(off(panel, at))} from its number on average`
+              : "";
+          const caption = element("caption", {}, `${panel.title}${summary}`);
           return element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...lines));
         }),
       );
@@ -374,12 +431,68 @@
     }
     choose(chosen);
     return [
-      element("div", { class: "tools" }, element("label", {}, "Row ", input), answer),
-      legend(items, redraw),
+      element("div", { class: "tools" }, ...tools, answer),
+      ...(codes ? [legend(items, redraw)] : values ? [numberScale(scale)] : answers ? [answerLegend(answers)] : []),
       element("div", { class: "pair" }, ...cards.map((chart) => chart.figure)),
       title,
       lists,
     ];
+  };
+
+  /** The colours of numbers, from the smallest to the largest. */
+  function numberScale(scale) {
+    const [low, high] = scale.domain();
+    const colours = d3.quantize(scale.interpolator(), 9).join(", ");
+    const bar = element("span", { class: "ramp", style: `background: linear-gradient(to right, ${colours})` });
+    return element("div", { class: "numbers" }, short(low), bar, short(high));
+  }
+
+  /** What the colours of answers mean, and how many hold before and after. */
+  function answerLegend([, , ...holds]) {
+    const shares = holds.map((each) => percent(d3.mean(each)));
+    const texts = [
+      ["var(--accent)", "answer that holds"],
+      ["var(--wrong)", "contradicted answer"],
+    ];
+    return element(
+      "div",
+      { class: "numbers" },
+      ...texts.map(([colour, text]) => element("span", {}, swatch({ colour }), ` ${text}`)),
+      element("span", {}, `${shares[0]} hold before, ${shares[1]} after`),
+    );
+  }
+
+  charts.predictions = ({ first, rows, truth, entries }) => {
+    const options = entries.map(({ name }) => element("option", {}, name));
+    const select = element("select", { "aria-label": "Predicted by" }, ...options);
+    select.selectedIndex = first;
+    const chart = card("predicted-and-true", "true number of each row, by the predicted one", (width) => {
+      const { name, predicted } = entries[select.selectedIndex];
+      const points = truth.map((value, at) => ({ row: rows[at], value, predicted: predicted[at] }));
+      const ends = d3.extent([...truth, ...predicted]);
+      const side = Math.min(width, 520);
+      return plot(side, {
+        height: side - 10,
+        marginLeft: 56,
+        x: { label: "predicted →", domain: ends, nice: true, ticks: side / 80, tickFormat: "~s" },
+        y: { label: "↑ true", domain: ends, nice: true, grid: true, ticks: side / 60, tickFormat: "~s" },
+        marks: [
+          Plot.line(
+            ends.map((end) => [end, end]),
+            { stroke: "var(--grey)" },
+          ),
+          Plot.dot(points, { x: "predicted", y: "value", r: 3.5, fill: "var(--accent)", fillOpacity: 0.6 }),
+          ...tips(points, {
+            x: "predicted",
+            y: "value",
+            maxRadius: 40,
+            title: (p) => `row ${count(p.row)}\n${name}: ${short(p.predicted)}\ntrue: ${short(p.value)}`,
+          }),
+        ],
+      });
+    });
+    select.addEventListener("change", chart.redraw);
+    return [element("div", { class: "tools" }, element("label", {}, "Predicted by ", select)), chart.figure];
   };
 
   charts.classes = ({ names, counts, total, entries }) => {
@@ -393,7 +506,7 @@
         height,
         marginLeft: room(names),
         marginTop: 4,
-        marginRight: 44,
+        marginRight: 52,
         y,
         x: { label: "rows →", ticks: width / 90, tickFormat: "s" },
         marks: [
