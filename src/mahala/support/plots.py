@@ -62,7 +62,8 @@ def draw_bars(values: Mapping[str, float], form: str, ax: Axes | None = None, **
     ax.set_yticks(range(len(shown)), [_in_lines(name) for name, _ in shown])
     ax.bar_label(drawn, [format(value, form) for value in lengths], padding=3, fontsize="small")
     ax.margins(x=0.18)
-    ax.xaxis.set_major_formatter(lambda value, place: format(value, form))
+    in_percent = form.endswith("%")  # ticks such as 2.5% are not rounded
+    ax.xaxis.set_major_formatter(lambda value, place: f"{100.0 * value:.3g}%" if in_percent else format(value, form))
     return plain_frame(ax, **texts)
 
 
