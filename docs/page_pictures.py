@@ -1,6 +1,6 @@
-"""Take the pictures of the page of `mahala serve` for the documentation: python docs/page_pictures.py.
+"""Take the pictures of pages for the documentation: python docs/page_pictures.py [report] [serve].
 
-It needs Playwright, Chromium and Pillow.
+They are the report of `mahala compare balance` and the page of `mahala serve`. It needs Playwright, Chromium, Pillow.
 """
 
 from __future__ import annotations
@@ -35,15 +35,32 @@ def served(*options: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Take a picture of each tab."""
+    """Take a picture of the report, and of each tab of the service."""
+    chosen = sys.argv[1:] or ["report", "serve"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1400, "height": 900})
-        with served() as address:
-            search(page, address)
-            teach(page, address)
-        with served("--control", "0.3") as address:
-            watch(page, address)
+        if "report" in chosen:
+            report(page)
+        if "serve" in chosen:
+            with served() as address:
+                search(page, address)
+                teach(page, address)
+            with served("--control", "0.3") as address:
+                watch(page, address)
+
+
+def report(page: Page) -> None:
+    """The top of a report: from what to use to the error by number of neighbours."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "mahala", "compare", "balance", "--output", folder]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        page.goto(f"{Path(folder).as_uri()}/report.html")
+        section = page.locator("section", has=page.locator("[data-chart=by_k] .plot > svg"))
+        section.wait_for()
+        box = section.bounding_box()
+        assert box is not None
+        save(page, "report", round(box["y"] + box["height"] + 30), 1280)
 
 
 def search(page: Page, address: str) -> None:
@@ -89,9 +106,10 @@ def watch(page: Page, address: str) -> None:
     save(page, "serve-watch", 1200)
 
 
-def save(page: Page, name: str, height: int) -> None:
-    """Write what the page shows in a window of this height, with 64 colours."""
-    page.set_viewport_size({"width": 1400, "height": height})
+def save(page: Page, name: str, height: int, width: int = 1400) -> None:
+    """Write what the page shows in a window of this size, with 64 colours."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_timeout(1000)  # until charts follow the width
     image = Image.open(io.BytesIO(page.screenshot()))
     image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 
