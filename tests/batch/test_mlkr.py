@@ -32,12 +32,23 @@ def test_the_objective_is_the_papers(curve, dtype):
 
 def test_the_gradient_is_that_of_the_objective(curve, monkeypatch):
     X, y = curve
-    monkeypatch.setattr(module, "row_blocks", lambda n, width: [slice(0, 7), slice(7, 45), slice(45, n)])
+    monkeypatch.setattr(module, "_BLOCK", 25)
     L = np.random.default_rng(0).normal(size=(2, 4))
     error, pull = module.leave_one_out(X @ L.T, y)
     assert error == pytest.approx(mlkr(L, X, y))
     expected = approx_fprime(L.ravel(), lambda vector: mlkr(vector.reshape(2, 4), X, y), 1e-6).reshape(2, 4)
     np.testing.assert_allclose(2.0 * pull.T @ X, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_sample_of_the_rows_is_learned_from(curve):
+    X, y = curve
+    learner = MLKR(n_samples=30, max_iter=20, random_state=0).fit(X, y)
+    rows = np.sort(np.random.default_rng(learner._seed).choice(60, 30, replace=False))
+    alone = MLKR(max_iter=20, random_state=0).fit(X[rows], y[rows])
+    np.testing.assert_allclose(learner.components_, alone.components_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(
+        MLKR(n_samples=60, random_state=0).fit(X, y).components_, MLKR(random_state=0).fit(X, y).components_
+    )
 
 
 def test_no_other_minimiser_goes_lower_from_there(curve):

@@ -13,9 +13,12 @@ from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Comparisons
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import RealArray, Rows, RowsLike, row_blocks
+from mahala.support.arrays import RealArray, Rows, RowsLike, slices
 from mahala.support.parameters import Count, NonNegative, Seed
 from mahala.support.validation import as_floats, to_numpy
+
+# Rows of a block, whose weights stay in the processor's cache.
+_BLOCK = 128
 
 
 @dataclass(eq=False, repr=False)
@@ -30,6 +33,9 @@ class MLKR(IterationParams, BatchLearner):
     ----------
     n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
+    n_samples : int or None, default=None
+        Number of rows drawn at random, from which alone it learns: the time of an iteration grows with their square.
+        None for all rows.
     init : "auto", "identity", "pca", "random" or MahalanobisMetric, default="auto"
         The first L. "auto" is "identity" if L is square, else "pca".
     max_iter, tol : int and float, default=100 and 1e-5; see :class:`mahala.NCA`
@@ -54,11 +60,12 @@ class MLKR(IterationParams, BatchLearner):
     """
 
     _learns_numbers = True
-    _test_settings = ({"max_iter": 10, "n_components": 2},)
+    _test_settings = ({"max_iter": 10, "n_components": 2}, {"max_iter": 10, "n_samples": 20})
     _takes_chunks = False
 
     n_components: Count | None = None
     _: KW_ONLY
+    n_samples: Count | None = None
     init: Literal["auto", "identity", "pca", "random"] | MahalanobisMetric = "auto"
     max_iter: Count = 100
     tol: NonNegative = 1e-5
@@ -66,9 +73,12 @@ class MLKR(IterationParams, BatchLearner):
 
     def _learn(self, data: LabelledRows, run: Run) -> str:
         # In float64: an error as small as the rounding of float32 grows from step to step until the fit ends elsewhere.
-        X = data.X - data.X.mean(axis=0, dtype=np.float64)
+        rows = np.arange(len(data.X))
+        if self.n_samples is not None and self.n_samples < len(rows):
+            rows = np.sort(self._rng.choice(rows, int(self.n_samples), replace=False))
+        X, targets = data.X[rows] - data.X.mean(axis=0, dtype=np.float64), data.codes[rows] - data.codes.mean()
         unit = float(data.codes.std())
-        targets = (data.codes - data.codes.mean()) / unit
+        targets /= unit
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
             error, pull = leave_one_out(X @ L.T, targets)
@@ -127,20 +137,28 @@ def leave_one_out(Z: RealArray, y: RealArray) -> tuple[float, RealArray]:
     >>> error
     9.0
     """
-    norms = np.einsum("ij,ij->i", Z, Z)
+    n, m = Z.shape
+    norms, ones = np.einsum("ij,ij->i", Z, Z), np.ones(n)
+    left, right = np.column_stack([-2.0 * Z, norms, ones]), np.column_stack([Z, ones, norms]).T.copy()
+    wide = np.column_stack([Z, ones])
+    both = np.column_stack([wide, y[:, None] * wide])
     error, pull = 0.0, np.zeros_like(Z)
-    for block in row_blocks(len(Z), len(Z)):
-        rows = np.arange(len(Z))[block]
-        squared = norms[block, None] + norms - 2.0 * (Z[block] @ Z.T)
-        squared[np.arange(len(rows)), rows] = np.inf
-        squared -= squared.min(axis=1, keepdims=True)
-        p = np.exp(-squared)
-        p /= p.sum(axis=1, keepdims=True)
-        predicted = p @ y
-        errors = predicted - y[block]
+    for block in slices(n, _BLOCK):
+        p = left[block] @ right
+        p[np.arange(len(p)), np.arange(n)[block]] = np.inf
+        np.subtract(p.min(axis=1, keepdims=True), p, out=p)
+        np.exp(p, out=p)
+        sums = p @ both
+        predicted = sums[:, -1:] / sums[:, m : m + 1]
+        errors = predicted - y[block, None]
         error += float(np.square(errors, dtype=np.float64).sum())
-        # The derivative by the squared distance of i and j, times (z_i - z_j) for both ends of the pair.
-        p *= 2.0 * errors[:, None] * (predicted[:, None] - y)
-        pull[block] += p.sum(axis=1)[:, None] * Z[block] - p @ Z
-        pull += p.sum(axis=0)[:, None] * Z - p.T @ Z[block]
+        # The derivative by the squared distance of i and j is factors_i p_ij (ŷ_i - y_j), in both parts of which the
+        # weights are those of Z and 1, times (z_i - z_j) for both ends of the pair.
+        factors = 2.0 * errors / sums[:, m : m + 1]
+        first = factors * (predicted * sums[:, : m + 1] - sums[:, m + 1 :])
+        weights = factors * wide[block]
+        sums = p.T @ np.column_stack([predicted * weights, weights])
+        second = sums[:, : m + 1] - y[:, None] * sums[:, m + 1 :]
+        pull[block] += first[:, -1:] * Z[block] - first[:, :-1]
+        pull += second[:, -1:] * Z - second[:, :-1]
     return error, pull

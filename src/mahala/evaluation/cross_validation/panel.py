@@ -33,10 +33,10 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, number
     """Return learners by name, with settings that suit many tables of about this size.
 
     Up to 50 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
-    end. NCA has at most 32 components; NCA, LMNN and MLKR are left out above 10,000 rows. GML uses all pairs if
-    n_rows² · n_features is at most 2e9; otherwise it uses 100,000 pairs, and is left out above 128 features. Above
-    1,000 features the panel consists of PCA, LDA and NCA. With `numbers`, for a target that is a number, it has MLKR
-    and learners of classes of the target.
+    end. NCA has at most 32 components; NCA and LMNN are left out above 10,000 rows. MLKR learns from 1,000 rows, or 40
+    per feature if these are more. GML uses all pairs if n_rows² · n_features is at most 2e9; otherwise it uses 100,000
+    pairs, and is left out above 128 features. Above 1,000 features the panel consists of PCA, LDA and NCA. With
+    `numbers`, for a target that is a number, it has MLKR and learners of classes of the target.
 
     >>> ", ".join(default_panel(150, 4))
     'PA-I, LDA, RCA, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
@@ -75,7 +75,7 @@ def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str
         reasons = dict.fromkeys(("GML", "GML weights"), many)
     if n_rows > 10_000:
         few = f"{n_rows:,} rows, and above 10,000 each iteration takes long"
-        reasons |= {"NCA": few, "MLKR": few} | ({"LMNN": few} if n_features <= 1000 else {})
+        reasons |= {"NCA": few} | ({"LMNN": few} if n_features <= 1000 else {})
     names = members(n_rows, n_features, numbers=numbers)
     return {name: why for name, why in reasons.items() if name in names}
 
@@ -100,7 +100,8 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
         "BoostMetric": BoostMetric(max_iter=100),
     }
     if numbers:
-        panel |= {"MLKR": MLKR(n_components=n_components, max_iter=50, random_state=random_state)}
+        n_samples = max(1_000, 40 * n_features)
+        panel |= {"MLKR": MLKR(n_components=n_components, n_samples=n_samples, max_iter=50, random_state=random_state)}
     return {name: learner for name, learner in panel.items() if not numbers or name in _OF_NUMBERS}
 
 
