@@ -11,6 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import LDA, RCA
 from mahala.evaluation.compare import compare as compare_with_baselines
+from mahala.evaluation.cross_validation.planning import make_plan
+from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 
 compare = partial(compare_with_baselines, baselines=False)
@@ -119,6 +121,49 @@ def frame_of(seed=0):
     X, y, groups = households(seed=seed)
     numbers = np.random.default_rng(seed).permutation(1000)[:40]
     return pandas.DataFrame(X, columns=["a", "b", "c"]).assign(household=numbers[groups]), y, numbers[groups]
+
+
+def copied(n=60, times=3, seed=0):
+    """Rows that stand several times, in any order, with labels at random that copies share."""
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(np.repeat(np.arange(n), times))
+    return rng.normal(size=(n, 3))[rows], rng.integers(0, 2, n)[rows], rows
+
+
+@pytest.mark.parametrize("kind", ["classes", "number", "times", "groups"])
+def test_copies_of_a_row_are_in_one_part(kind):
+    X, y, rows = copied()
+    crossed = np.where(np.arange(len(y)) == 0, 29, rows // 2)  # a copy is in another group
+    options = {"times": {"times": np.arange(len(y))}, "groups": {"groups": crossed}}.get(kind, {})
+    target = np.random.default_rng(1).normal(size=60)[rows] if kind == "number" else y
+    settings = Settings(folds=3, repeats=2, **options)
+    plan = make_plan(X, target, PANEL, settings)
+    for train, test in plan.parts:
+        assert len(test)
+        assert not set(rows[train]) & set(rows[test])
+        assert kind != "groups" or not set(rows[train] // 2) & set(rows[test] // 2)
+    assert plan.unit == ("groups" if kind == "groups" else "different rows")
+    tested = np.bincount(np.concatenate([test for _, test in plan.parts]), minlength=len(y))
+    assert kind == "times" or (tested == 2).all()
+
+
+def test_copies_are_counted_and_the_error_is_that_on_new_rows():
+    X, y, _ = copied()
+    board = compare(X, y, PANEL, folds=3, repeats=2, n_neighbors=1)
+    assert board.euclidean.error > 0.3
+    assert board.verdict.n == 60
+    assert "different rows" in board.verdict.sentence
+    caution = next(caution for caution in board.cautions if "copies" in caution.subject)
+    assert caution.subject == "120 of 180 rows are copies"
+    assert caution.sentence == (
+        "120 of 180 rows are copies of others (all with the same label). Copies are kept in one part, so that errors "
+        "are those on new rows."
+    )
+    assert caution.subject in board.headline
+    changed = np.where(np.arange(180) < 20, 1 - y, y)
+    some = compare(X, changed, PANEL, folds=3, repeats=1, n_neighbors=1)
+    assert any("with the same label)" in caution.sentence for caution in some.cautions)
+    assert not any("copies" in subject for subject in subjects(compare(X[:20], y[:20], PANEL, folds=2, repeats=1)))
 
 
 def test_a_column_of_groups_is_named_with_the_error_on_new_groups():

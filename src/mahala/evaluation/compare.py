@@ -95,7 +95,7 @@ def compare(
         Names are those of members of the panel, such as ["GML", "LMNN"]. None is :func:`default_panel`. A dict may
         also hold :class:`mahala.NeighborClassifier` or :class:`mahala.NeighborRegressor`.
     folds : int, default=5
-        Number of folds. If a class has fewer rows, fewer folds are used.
+        Number of folds. If a class has fewer rows, fewer folds are used. Copies of a row are in one fold.
     repeats : int or "auto", default="auto"
         How often the cross-validation is repeated with other folds. "auto" is 2 to 10, more for fewer rows, and after
         each repetition only learners that can still win go on, the better third at most. If there are more than 3,000

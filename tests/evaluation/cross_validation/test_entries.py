@@ -27,8 +27,9 @@ def plan_of(y, *, folds=3, repeats=2, groups=None, **arguments):
     target = target_of(y, len(y), numbers)
     codes = None if numbers else target.codes
     settings = {name: arguments.pop(name) for name in ("n_neighbors", "scaling") if name in arguments}
+    unit = "rows" if groups is None else "groups"
     fields = {
-        "X": np.column_stack([np.arange(len(y)), np.arange(len(y)) ** 2]).astype(float), "target": target,
+        "unit": unit, "X": np.column_stack([np.arange(len(y)), np.arange(len(y)) ** 2]).astype(float), "target": target,
         "rows": np.arange(len(y)), "n_rows": len(y), "parts": parts_of(codes, folds, repeats, 0, groups, None, len(y)),
         "counts": np.arange(1, 3), "groups": groups, "measure": "r2" if numbers else "error", "learners": LEARNERS,
         "settings": Settings(**({"folds": folds, "repeats": repeats, "n_neighbors": 2} | settings)),

@@ -1,4 +1,4 @@
-"""What makes a verdict doubtful: columns that give the label away, ids of groups, worse than a constant answer."""
+"""What makes a verdict doubtful: copies of rows, columns that give the label away, ids of groups, a constant answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 
+from mahala.data.copies import Copies
 from mahala.data.leaks import joint_leak, possible_leaks
 from mahala.evaluation.cross_validation.advice import listed
 from mahala.evaluation.cross_validation.entries import Units
@@ -41,13 +42,24 @@ def cautions_of(
                 f"k-NN is worse than always answering {board.majority!r}: {percent(board.winner.error)} against "
                 f"{percent(constant)}.",
             )
+    if plan.copies is not None:
+        yield _copies(plan, plan.copies)
     if is_sparse(plan.X):
         return
     features = _columns(plan)
     yield from _leaks(plan, board, features)
-    if plan.groups is None:
+    if plan.unit != "groups":
         yield from _groups(plan, board, units, features)
     yield from _records(plan, board, cells, done)
+
+
+def _copies(plan: Plan, copies: Copies) -> Caution:
+    n = plan.n_rows - copies.n_different
+    same = plan.n_rows - copies.n_labelled
+    labels = "all with the same label" if same == n else f"{same:,} with the same label"
+    counted = f"{n:,} of {plan.n_rows:,} rows are copies"
+    one = "Copies are kept in one part, so that errors are those on new rows."
+    return Caution(counted, f"{counted} of others ({labels}). {one}")
 
 
 def _columns(plan: Plan) -> dict[str, list[int]]:
@@ -74,8 +86,8 @@ def _leaks(plan: Plan, board: Leaderboard, features: dict[str, list[int]]) -> It
     if names := joint_leak(plan.X, plan.target.values, others, numbers=numbers):
         yield Caution(
             "a possible leak",
-            f"Columns {listed([repr(name) for name in names])} together nearly determine the label ({best.spoken} has "
-            f"a {board.loss_name} of {percent(best.error)}): a leak? If so, drop them.",
+            f"Columns {listed([repr(name) for name in names])} together nearly determine the label "
+            f"({board.loss_name} of {best.spoken}: {percent(best.error)}): a leak? If so, drop them.",
         )
 
 

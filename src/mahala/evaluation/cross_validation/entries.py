@@ -143,7 +143,7 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
         means = np.broadcast_to(measures.mean(axis=0), (len(used) - len(repeats), len(rows)))
         losses[name] = np.concatenate([measures, means])
     groups = None if plan.groups is None else np.unique(plan.groups[rows], return_inverse=True)[1]
-    return Units(losses, folds[:, rows], groups, "rows" if groups is None else "groups", rows=rows)
+    return Units(losses, folds[:, rows], groups, plan.unit, rows=rows)
 
 
 def units_of_answers(split: Split, numbers: Sequence[int], plan: AnswerPlan, cells: Mapping[Key, Cell]) -> Units:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.data.copies import Copies
 from mahala.data.labels import binned, is_continuous
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import SCALINGS, Scaling, binary_features, feature_scales
@@ -95,7 +96,9 @@ class Plan:
     rows, n_rows : their numbers among all rows, and how many rows there are
     parts : training and test rows of each test part
     counts : numbers of neighbours
-    groups : number of the group of each row, or None
+    groups : number of the group of each row, or of the set of copies that it is in; None if there are neither
+    unit : what is independent of each other: "rows", "different rows" if some are copies, or "groups"
+    copies : the copies among all rows, or None
     settings : how it is measured
     learners : candidates besides the plain distances
     models : names of methods that predict by themselves, without a metric
@@ -122,6 +125,8 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     is_halved: bool = False
+    unit: str = "rows"
+    copies: Copies | None = None
     n_screening: int = 0
 
     @cached_property

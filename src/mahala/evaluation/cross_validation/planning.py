@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mahala.data.copies import Copies
 from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
 from mahala.evaluation.cross_validation.leaderboard import percent
 from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
@@ -29,11 +30,13 @@ from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import (
     Parts,
     auto_repeats,
+    joined,
     most_rows,
     parts_of,
     possible_folds,
     sample_of,
     screening_parts,
+    with_copies,
 )
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
@@ -47,15 +50,21 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     target = target_of(y, n_rows, None if metric == "auto" else metric == "r2")
     groups, times = check_groups(settings.groups, n_rows), check_times(settings.times, n_rows)
     folds, notes = settings.folds, list[str]()
-    if target.is_number:
-        if metric == "auto":
-            notes.append("The target is a number: k-NN regression is compared. For classes, pass them as text.")
-    else:
-        folds = possible_folds(target.codes, target.classes, folds, notes)
+    if target.is_number and metric == "auto":
+        notes.append("The target is a number: k-NN regression is compared. For classes, pass them as text.")
+    columns = None if preprocessor is None else list(preprocessor.feature_groups().values())
+    copies = Copies.of(X, target.values, columns)
+    sets = np.arange(n_rows) if copies is None else copies.sets
+    if not target.is_number:
+        different = np.unique(np.stack([sets, target.codes]), axis=1)[1]
+        folds = possible_folds(different, target.classes, folds, notes)
+    unit = "rows" if copies is None else "different rows"
     if groups is not None:
+        unit, groups, sets = "groups", joined(groups, sets, folds), np.arange(n_rows)
         folds = min(folds, int(groups.max()) + 1)
     rows = sample_of(target.codes, most_rows(X.shape[1]), folds, seed, notes)
     X, target = X[rows], target.select(rows)
+    first, sets = np.unique(sets[rows], return_index=True, return_inverse=True)[1:]
     groups = None if groups is None else groups[rows]
     times = None if times is None else times[rows]
     repeats = 1 if times is not None else auto_repeats(len(rows)) if settings.repeats == "auto" else settings.repeats
@@ -64,11 +73,14 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     is_halved = settings.repeats == "auto" and measure not in ("f1", "roc_auc")
     screening, screened = Parts(), np.empty(0, dtype=np.intp)
     if is_halved and learners is None and groups is None and times is None:
-        screening, screened = screening_parts(target.codes, X.shape[1], folds, seed)
-    tested = np.setdiff1d(np.arange(len(rows)), screened)  # all rows, if they have groups or times
-    codes = None if target.is_number else target.codes[tested]
-    parts = parts_of(codes, folds, repeats, seed, groups, times, len(tested))
-    parts = [(np.sort(np.r_[tested[train], screened]), tested[test]) for train, test in parts]
+        screening, screened = screening_parts(target.codes[first], X.shape[1], folds, seed)
+    if times is not None:
+        parts = parts_of(None, folds, 1, seed, sets if groups is None else groups, times, len(rows))
+    else:  # copies of a row are in the part of the first one
+        tested = np.setdiff1d(np.arange(len(first)), screened)  # all rows, if they have groups
+        codes = None if target.is_number else target.codes[first[tested]]
+        parts = parts_of(codes, folds, repeats, seed, groups, None, len(tested))
+        parts = with_copies([(np.r_[tested[train], screened], tested[test]) for train, test in parts], sets)
     folds = folds if times is None else len(parts)
     chosen, predictors, missing = _learners(learners, len(rows), X.shape[1], target, settings)
     least = min(len(train) for train, _ in parts)
@@ -85,9 +97,11 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         target=target,
         rows=rows,
         n_rows=n_rows,
-        parts=[*screening, *parts],
+        parts=[*with_copies(screening, sets), *parts],
         counts=np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1),
-        groups=groups,
+        groups=sets if unit == "different rows" else groups,
+        unit=unit,
+        copies=copies,
         measure=measure,
         settings=replace(
             settings, folds=folds, repeats=int(repeats), groups=None, times=None, preprocessor=preprocessor

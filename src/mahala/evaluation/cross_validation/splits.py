@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedGroupKFold
 
 from mahala.support.arrays import FloatArray, IndexArray
@@ -63,6 +65,25 @@ def parts_of(
         for part in by_group(n_splits=folds, shuffle=True, random_state=seed + repeat).split(X, codes, groups)
         if len(part[0]) and len(part[1])
     ]
+
+
+def with_copies(parts: Parts, sets: IndexArray) -> Parts:
+    """Return the rows of parts whose rows are sets of equal rows, by the number of the set of each row."""
+    in_part = np.zeros((2, int(sets.max()) + 1), dtype=bool)
+    result = []
+    for train, test in parts:
+        in_part[:] = False
+        in_part[0, train] = in_part[1, test] = True
+        result.append((np.flatnonzero(in_part[0, sets]), np.flatnonzero(in_part[1, sets])))
+    return result
+
+
+def joined(groups: IndexArray, sets: IndexArray, least: int) -> IndexArray:
+    """Return groups in which those that share a set are one; the groups themselves if fewer than `least` are left."""
+    pairs = sp.coo_matrix((np.ones(len(groups)), (groups, sets)), (int(groups.max()) + 1, int(sets.max()) + 1))
+    network = sp.bmat([[None, pairs], [pairs.T, None]])
+    labels = connected_components(network, directed=False)[1][groups].astype(np.intp)
+    return labels if labels.max() >= least - 1 else groups
 
 
 def _stretches(times: FloatArray, folds: int, groups: IndexArray | None) -> Parts:
