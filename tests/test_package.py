@@ -91,6 +91,7 @@ def test_signatures_show_plain_types():
             assert not re.search("Annotated|Where|_NestedSequence|<function", str(inspect.signature(value))), name
     for kind in learner_kinds():
         assert len(str(inspect.signature(kind))) <= 32 * len(inspect.signature(kind).parameters) + 20
+        assert not re.search("Any|_NestedSequence", str(inspect.signature(kind.fit))), kind
     documentation = pydoc.render_doc(mahala.NCA)
     assert "Where(" not in documentation
     assert "n_components: int | None = None" in documentation

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -39,6 +42,37 @@ def run(tmp_path):
         return result
 
     return run
+
+
+HOLD = """
+import sys
+from mahala.cli.stream import _only_writer
+from pathlib import Path
+with _only_writer(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_processes_do_not_learn_into_one_model(run, tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "m")], **pipes) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        assert "m is in use by another process, which learns into it" in run(*PA, text=pairs(3), code=2).stderr
+        holder.kill()
+    run(*PA, text=pairs(3))  # the lock of a process that was killed is not in the way
+    run(*PA, "--model", str(tmp_path / "poetry"), text=pairs(3))
+    assert not (tmp_path / "poetry.lock").exists()  # which may be the user's
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EROFS, 2), (errno.ENOLCK, 0)])
+def test_folders_without_write_permission_and_disks_without_locks(number, code, run, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(number, "Not here")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", fail)
+    result = run(*PA, text=pairs(3), code=code)
+    assert ("m cannot be written: no file can be made in" in result.stderr) == bool(code)
 
 
 def printed(result):

@@ -11,7 +11,7 @@ import pytest
 
 from mahala.cli.options import check_output
 from mahala.support import files
-from mahala.support.files import only_writer, previous_of, whole_file
+from mahala.support.files import previous_of, remove_abandoned, replaceable, whole_file
 from mahala.support.model_files import write_model
 
 
@@ -52,30 +52,6 @@ def test_an_error_without_a_name_gets_that_of_the_file(tmp_path):
     assert error.value.filename.endswith("model.txt")
 
 
-HOLD = """
-import sys
-from mahala.support.files import only_writer
-with only_writer(sys.argv[1]):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_two_processes_do_not_write_one_file(tmp_path):
-    path = str(tmp_path / "model.safetensors")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", HOLD, path], **pipes) as holder:
-        assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(BlockingIOError, match=rf"in use by another process \({holder.pid}\)"), only_writer(path):
-            pass
-        holder.kill()
-    with only_writer(path):  # a lock of a process that was killed is not in the way
-        assert (tmp_path / "model.safetensors.lock").exists()
-    assert not (tmp_path / "model.safetensors.lock").exists()
-    with only_writer(tmp_path / "no folder" / "model.safetensors"):
-        pass
-
-
 WRITE = """
 import sys
 from mahala.support.files import whole_file
@@ -98,8 +74,8 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_a_living_one_i
                 another.write_text("newer")
         assert len(list(tmp_path.iterdir())) == 3
         writer.kill()
-    with only_writer(path):
-        assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.tmp.txt", "model.txt", "model.txt.lock"]
+    remove_abandoned(path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.tmp.txt", "model.txt"]
 
 
 def test_temporary_files_of_another_machine_are_removed_after_a_day(tmp_path, monkeypatch):
@@ -157,20 +133,6 @@ def test_a_file_keeps_its_owner_where_the_system_permits(tmp_path, monkeypatch, 
     assert (path.stat().st_uid == 12345) == permitted
 
 
-def test_a_lock_does_not_replace_a_file_of_that_name(tmp_path):
-    (tmp_path / "poetry.lock").write_text("# packages")
-    with pytest.raises(FileExistsError, match="must be free for a lock"), only_writer(tmp_path / "poetry"):
-        pass
-    assert (tmp_path / "poetry.lock").read_text() == "# packages"
-
-
-def test_a_folder_without_write_permission_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only")))
-    said = r"model cannot be written: no file can be made in .*Read-only"
-    with pytest.raises(OSError, match=said), only_writer(tmp_path / "model"):
-        pass
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_a_pipe_or_device_is_refused_at_once(tmp_path):
     """To open a pipe would wait for ever, and /dev/zero has no end."""
@@ -204,8 +166,8 @@ def test_only_files_and_new_names_are_replaced(tmp_path):
     ):
         with pytest.raises(error, match=kind):
             write_model(tmp_path / name, "metric", {}, {})
-        with pytest.raises(error, match=kind), only_writer(tmp_path / name):
-            pass
+        with pytest.raises(error, match=kind):
+            replaceable(tmp_path / name)
         with pytest.raises(ValueError, match=f"--output cannot be written: .*{kind}"):
             check_output(tmp_path / name, force=True)
     assert sorted(tmp_path.iterdir()) == names

@@ -79,7 +79,7 @@ class BatchLearner(DistanceMixin, Learner):
         return model
 
     @checked_options
-    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them.
 
         Rows that are a tensor on a GPU, or of Dask, are learned from there; see `mahala.set_config` for other rows.
@@ -88,7 +88,12 @@ class BatchLearner(DistanceMixin, Learner):
 
     @one_at_a_time
     def _fit(
-        self, X: RowsLike | Comparisons, y: ArrayLike | None, prepare: Prepare | None = None, *, resumes: bool = False
+        self,
+        X: "RowsLike | Comparisons",
+        y: "ArrayLike | None",
+        prepare: Prepare | None = None,
+        *,
+        resumes: bool = False,
     ) -> Self:
         """Fit to what `prepare` makes of valid rows or comparisons, such as weighted rows.
 
@@ -125,7 +130,7 @@ class BatchLearner(DistanceMixin, Learner):
         return self
 
     def _training_data(
-        self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool
     ) -> LabelledRows | Comparisons:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
@@ -141,7 +146,7 @@ class BatchLearner(DistanceMixin, Learner):
         rows = data.X if self._reads_stored_rows and not is_sparse(data.X) else dense_rows(data.X)
         return LabelledRows(rows, data.codes) if isinstance(data, LabelledRows) else data.over(rows)
 
-    def _rows(self, X: RowsLike, *, reset: bool) -> Rows:
+    def _rows(self, X: "RowsLike", *, reset: bool) -> Rows:
         check = check_stored_features if self._reads_stored_rows else check_features
         rows: Rows = check(self, X, reset=reset, at_least=2)
         return rows
@@ -192,8 +197,8 @@ class BatchLearner(DistanceMixin, Learner):
     @one_at_a_time
     def calibrate_threshold(
         self,
-        pairs: Pairs | ArrayLike,
-        y: ArrayLike | None = None,
+        pairs: "Pairs | ArrayLike",
+        y: "ArrayLike | None" = None,
         *,
         strategy: Strategy = "accuracy",
         beta: float = 1.0,
@@ -231,7 +236,7 @@ class BatchLearner(DistanceMixin, Learner):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: "ArrayLike | None" = None) -> NDArray[np.object_]:
         """Return the names of the columns of `transform`: those of the features if M is diagonal."""
         self._check_fitted()
         if "w" in self._model:
@@ -283,7 +288,7 @@ class WeightedLearner(BatchLearner):
 
     @checked_options
     def fit(
-        self, X: RowsLike | Comparisons, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None, sample_weight: "ArrayLike | None" = None
     ) -> Self:
         """Learn the metric from rows X with class labels y, or from pairs if the learner accepts them.
 
@@ -296,7 +301,7 @@ class WeightedLearner(BatchLearner):
         return self._fit(X, y, None if sample_weight is None else partial(weighted_rows, sample_weight))
 
 
-def weighted_rows(sample_weight: ArrayLike, data: LabelledRows | Comparisons) -> LabelledRows:
+def weighted_rows(sample_weight: "ArrayLike", data: LabelledRows | Comparisons) -> LabelledRows:
     """Return labelled rows with their weights, without those of weight zero."""
     if not isinstance(data, LabelledRows):
         raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")

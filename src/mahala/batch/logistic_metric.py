@@ -102,7 +102,9 @@ class LogisticMetric(LogisticParams, BatchLearner):
     )
 
     @checked_options
-    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None, weights: "ArrayLike | None" = None
+    ) -> Self:
         """Learn the metric from answers, or from rows with class labels.
 
         Parameters
@@ -116,7 +118,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
 
     @one_at_a_time
     def partial_fit(
-        self, X: RowsLike | Comparisons, y: ArrayLike | None = None, weights: ArrayLike | None = None
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None, weights: "ArrayLike | None" = None
     ) -> Self:
         """Learn from more answers, beside those of earlier calls, in a few iterations from the present map.
 
@@ -130,14 +132,14 @@ class LogisticMetric(LogisticParams, BatchLearner):
         return self._fit_answers(X, y, weights, resumes=True)
 
     def _fit_answers(
-        self, X: RowsLike | Comparisons, y: ArrayLike | None, weights: ArrayLike | None, *, resumes: bool
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None", weights: "ArrayLike | None", *, resumes: bool
     ) -> Self:
         if weights is not None and self._rated_pairs(X, y) is not None:
             made = "answers, which are made of two ratings each"
             raise ValueError(f"weights must be None with ratings: they weight {made}")
         return self._fit(X, y, None if weights is None else partial(_weighted, weights), resumes=resumes)
 
-    def score(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> float:
+    def score(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None) -> float:
         """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
         if self._rated_pairs(X, y) is not None:
             self._check_fitted()
@@ -148,12 +150,12 @@ class LogisticMetric(LogisticParams, BatchLearner):
     def _kinds(cls) -> dict[int, type[Comparisons]]:
         return {2: Pairs, 3: Triplets, 4: Quadruplets}
 
-    def _rated_pairs(self, X: RowsLike | Comparisons, y: ArrayLike | None) -> Pairs | None:
+    def _rated_pairs(self, X: "RowsLike | Comparisons", y: "ArrayLike | None") -> Pairs | None:
         """Return pairs if y are their ratings, else None."""
         pairs = X if isinstance(X, Comparisons) or n_axes(X) != 3 else self._from_array(X)
         return pairs if isinstance(pairs, Pairs) and y is not None and not are_labels(y) else None
 
-    def _given(self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool) -> LabelledRows | Comparisons:
+    def _given(self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool) -> LabelledRows | Comparisons:
         """Validate rows with labels, or answers; pairs with ratings become quadruplets."""
         pairs = self._rated_pairs(X, y)
         if pairs is None or y is None:
@@ -200,7 +202,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
         self._set_outcome(Outcome(lam, multiple, verdict, answers))
 
 
-def _weighted(weights: ArrayLike, data: LabelledRows | Comparisons) -> Answers:
+def _weighted(weights: "ArrayLike", data: LabelledRows | Comparisons) -> Answers:
     """Return answers with their weights."""
     if isinstance(data, LabelledRows):
         raise ValueError("weights must be None with class labels: they weight answers")

@@ -82,7 +82,9 @@ class LSML(IterationParams, BatchLearner):
     random_state: Seed = None
 
     @checked_options
-    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None, weights: "ArrayLike | None" = None
+    ) -> Self:
         """Learn the metric from quadruplets, or from rows with class labels.
 
         Parameters
@@ -110,7 +112,7 @@ class _Weighted(NamedTuple):
     weights: FloatArray
 
 
-def _weighted(weights: ArrayLike, data: LabelledRows | Quadruplets) -> _Weighted:
+def _weighted(weights: "ArrayLike", data: LabelledRows | Quadruplets) -> _Weighted:
     """Return quadruplets with their weights."""
     if isinstance(data, LabelledRows):
         raise ValueError("weights must be None with class labels: they weight quadruplets")

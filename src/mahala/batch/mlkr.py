@@ -88,7 +88,7 @@ class MLKR(IterationParams, BatchLearner):
         unit **= 2
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
 
-    def _given(self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool) -> LabelledRows | Comparisons:
+    def _given(self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool) -> LabelledRows | Comparisons:
         if isinstance(X, Comparisons):
             return super()._given(X, y, reset=reset)  # which says what it learns from
         X, targets = self._labelled_rows(X, y, reset=reset)
@@ -96,7 +96,7 @@ class MLKR(IterationParams, BatchLearner):
             raise ValueError("y has one value; MLKR needs rows of at least two target values that differ")
         return LabelledRows(X, targets)
 
-    def _labelled_rows(self, X: RowsLike, y: ArrayLike | None, *, reset: bool) -> tuple[Rows, Any]:
+    def _labelled_rows(self, X: "RowsLike", y: "ArrayLike | None", *, reset: bool) -> tuple[Rows, Any]:
         """Validate rows and their target values."""
         if y is None:
             raise ValueError("MLKR requires y to be passed, but the target y is None; it holds a number for each row")
@@ -108,7 +108,7 @@ class MLKR(IterationParams, BatchLearner):
             raise ValueError("y must hold finite numbers up to 1e150, got NaN, infinity or a larger one")
         return X, targets
 
-    def score(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> float:
+    def score(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None) -> float:
         """Return how well the metric judges, the higher the better.
 
         For rows with target values, the share R² of their variance that leave-one-out kernel regression explains: 1 at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -9,11 +10,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from filelock import FileLock, Timeout
 
 import mahala
 from mahala.cli.group import BROKEN_PIPE, forget_output, with_options
@@ -22,7 +25,7 @@ from mahala.cli.options import Settings
 from mahala.cli.output import STDOUT, say
 from mahala.cli.tables import open_input, read_items
 from mahala.stream.input import LONGEST, read_lines
-from mahala.support.files import named, only_writer
+from mahala.support.files import named, remove_abandoned, replaceable
 
 # Exit codes: too many malformed lines, and some malformed lines.
 INVALID, MALFORMED = 2, 3
@@ -80,7 +83,7 @@ def stream(
 
     if settings and learner is None:
         raise ValueError("--set sets parameters of a new learner: give --learner too, or neither")
-    with only_writer(model):
+    with _only_writer(model):
         beginner = None if learner is None else _beginner(learner, settings or [], seed)
         learning = Stream(
             model, beginner, items=None if items is None else read_items(items), n_features=features, max_line=max_line,
@@ -123,6 +126,29 @@ def stream(
         )
     if code:
         raise typer.Exit(code)
+
+
+@contextmanager
+def _only_writer(model: Path) -> Iterator[None]:
+    """Raise BlockingIOError if another process learns into a model; keep others out until the block ends.
+
+    The system releases the lock when its process ends, however that happens. Its file, beside the model, stays.
+    """
+    target = replaceable(model)
+    remove_abandoned(target)
+    lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=0, mode=0o666)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BlockingIOError(f"{model} is in use by another process, which learns into it") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # of a network disk without locks
+            folder = target.parent
+            raise OSError(f"{model} cannot be written: no file can be made in {folder} ({error.strerror})") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _checkpoint(learning: mahala.stream.Stream) -> None:

@@ -1,5 +1,7 @@
 """Read comparisons from lines of JSON, one per line."""
 
+from __future__ import annotations
+
 import json
 from abc import ABC, abstractmethod
 from collections import Counter

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -12,8 +12,11 @@ from mahala.engine.dask import rows as lazy
 from mahala.engine.dask.rows import labelled_parts as labelled_parts
 from mahala.support import validation
 from mahala.support.arrays import IndexArray, Rows, RowsLike, StoredRows
-from mahala.support.lazily import BaseEstimator, sklearn_checks
+from mahala.support.lazily import sklearn_checks
 from mahala.support.validation import check_rows, is_chunked, is_sparse, is_tensor
+
+if TYPE_CHECKING:
+    from mahala.support.lazily import BaseEstimator
 
 T = TypeVar("T")
 
@@ -23,7 +26,7 @@ def as_rows(X: RowsLike, name: str = "X") -> Any:
     return lazy.row_chunks(X, name) if is_chunked(X) else check_rows(X, name)
 
 
-def check_features(estimator: BaseEstimator, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+def check_features(estimator: "BaseEstimator", X: Any, *, reset: bool, at_least: int = 1) -> Any:
     """Return rows as `as_rows` does; their features are those of the estimator, or with `reset` become them."""
     check = lazy.check_features if is_chunked(X) else validation.check_features
     return check(estimator, X, reset=reset, at_least=at_least)
@@ -77,7 +80,7 @@ def parts(X: Any, *, keep: bool = False) -> list[tuple[slice, Any]]:
     return list(zip([rows for rows, _ in pieces], lazy.persist([part for _, part in pieces]), strict=True))
 
 
-def check_stored_features(estimator: BaseEstimator, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+def check_stored_features(estimator: "BaseEstimator", X: Any, *, reset: bool, at_least: int = 1) -> Any:
     """Check features as `check_features` does, but return arrays, memory maps, GPU tensors and Zarr's arrays unread."""
     if not (is_tensor(X) and X.device.type != "cpu"):
         X = validation.to_numpy(X)

@@ -1,5 +1,7 @@
 """Errors of nearest-neighbour classification under a metric."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,7 +50,7 @@ class KNNErrors:
             raise ValueError(f"n_neighbors must be one of the evaluated {evaluated}, got {n_neighbors}")
         return float(self.error[places[0]])
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the error by the number of neighbours; return Matplotlib's axes."""
         return plain_frame(draw_curves(ax, self.n_neighbors, {"": self.error}, ()), ylabel="error")
 

@@ -4,6 +4,8 @@ Items are ranked by similarity under a bilinear metric and by distance under a M
 :meth:`mahala.Metric.rank` does. The results do not depend on the order of items with equal scores.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 

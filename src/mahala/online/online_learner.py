@@ -97,7 +97,7 @@ class OnlineLearner(Learner):
 
     @checked_options
     @one_at_a_time
-    def fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None) -> Self:
         """Learn from rows X with class labels y, or from comparisons.
 
         Parameters
@@ -120,7 +120,7 @@ class OnlineLearner(Learner):
         return self
 
     @one_at_a_time
-    def partial_fit(self, X: RowsLike | Comparisons, y: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None) -> Self:
         """Learn from more comparisons, once each and in their order; X and y as for `fit`.
 
         Chunks of rows, or of an array of comparisons, of Dask are learned from one after another, and so are the
@@ -144,7 +144,7 @@ class OnlineLearner(Learner):
         return self
 
     def _comparisons(
-        self, X: RowsLike | Comparisons, y: ArrayLike | None, *, reset: bool, at_most: bool
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool, at_most: bool
     ) -> tuple[Comparisons, IndexArray | None]:
         """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
         if reset:

@@ -27,7 +27,7 @@ class PairLearner(DistanceMixin, OnlineLearner):
     _learns_from: ClassVar = Pairs
 
     @one_at_a_time
-    def learn_one(self, x: RowsLike, x_other: RowsLike, similar: bool | int) -> bool:
+    def learn_one(self, x: "RowsLike", x_other: "RowsLike", similar: bool | int) -> bool:
         """Learn from one pair; return whether it was predicted to be similar before the update.
 
         Parameters

@@ -72,7 +72,7 @@ class SimilarityLearner(OnlineLearner):
             yield learner.set_params(n_triplets=150)
 
     @one_at_a_time
-    def learn_one(self, x: RowsLike, positive: RowsLike, negative: RowsLike) -> bool:
+    def learn_one(self, x: "RowsLike", positive: "RowsLike", negative: "RowsLike") -> bool:
         """Learn that x is more similar to `positive` than to `negative`; return whether that was predicted.
 
         Parameters
@@ -146,7 +146,7 @@ class SimilarityLearner(OnlineLearner):
     def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Triplets:
         return Triplets._build(X, *draw_triplets(codes, self.n_triplets, self._rng, name="n_triplets"))
 
-    def _labelled_rows(self, X: RowsLike, y: ArrayLike | None, *, reset: bool) -> tuple[Rows, IndexArray]:
+    def _labelled_rows(self, X: "RowsLike", y: "ArrayLike | None", *, reset: bool) -> tuple[Rows, IndexArray]:
         rows, codes = super()._labelled_rows(X, y, reset=reset)
         if not reset:
             self._check_items(rows.shape[1])
@@ -333,7 +333,7 @@ def _dots(rows: Rows, others: Rows) -> FloatArray:
     return np.asarray(row_dots(others, rows) if is_sparse(rows) else row_dots(rows, others))
 
 
-def _one_row(row: RowsLike, name: str) -> Any:
+def _one_row(row: "RowsLike", name: str) -> Any:
     """Return one vector as a matrix of one row; a sparse one stays sparse."""
     if not is_sparse(row):
         return check_row(row, name)[np.newaxis]

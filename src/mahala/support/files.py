@@ -1,4 +1,4 @@
-"""Write files that are complete or absent, and keep two processes from writing the same one."""
+"""Write files that are complete or absent."""
 
 import hashlib
 import os
@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 # What the name of a temporary file holds between stem and suffix: the machine, the process and a random number.
 _MARK = r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{16}\.tmp"
@@ -171,65 +170,3 @@ def _link(file: Path, name: Path) -> None:
         shutil.copy2(file, name)
         with open(name, "rb+") as copy:
             os.fsync(copy.fileno())
-
-
-def _open_lock(place: str) -> IO[str]:
-    """Open a lock file, which may be another user's, left by a killed run."""
-    try:
-        return open(place, "a+", encoding="ascii", errors="replace")
-    except PermissionError:
-        return open(place, encoding="ascii", errors="replace")
-
-
-@contextmanager
-def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise BlockingIOError if another process holds the file for writing; hold it until the block ends.
-
-    The lock is on a file beside it, with the suffix .lock. The system releases it when its process ends, however that
-    happens, so that a lock is never stale. Where the system has no such locks, as on Windows, nothing is checked.
-    """
-    place = f"{replaceable(path)}.lock"
-    remove_abandoned(path)
-    try:
-        import fcntl
-    except ImportError:
-        fcntl = None  # type: ignore[assignment]
-    if fcntl is None or not os.path.isdir(os.path.dirname(place)):
-        yield  # without its folder the file cannot be written anyway
-        return
-    while True:
-        try:
-            file = _open_lock(place)
-        except OSError as error:
-            folder = os.path.dirname(place)
-            raise OSError(f"{path} cannot be written: no file can be made in {folder} ({error.strerror})") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read(20).strip() or "unknown"
-            file.close()
-            raise BlockingIOError(f"{path} is in use by another process ({holder}), which learns into it") from None
-        except OSError:  # a network disk without locks
-            break
-        try:
-            if os.path.samestat(os.stat(place), os.fstat(file.fileno())):
-                break
-        except FileNotFoundError:
-            pass
-        file.close()  # its holder removed it in the meantime
-    with file:
-        file.seek(0)
-        if not re.fullmatch(r"\d*", file.read(21)):
-            raise FileExistsError(f"{place} must be free for a lock, but it is a file of something else: rename it")
-        if file.writable():
-            try:  # past the buffer of the file, which would be written again when it is closed
-                os.ftruncate(file.fileno(), 0)
-                os.write(file.fileno(), str(os.getpid()).encode())
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, place) from error
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # one that another user's killed run left in a folder of many users
-                os.unlink(place)

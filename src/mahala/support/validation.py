@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, RowsLike, SignArray
-from mahala.support.lazily import BaseEstimator, sklearn_checks, sp
+from mahala.support.lazily import sklearn_checks, sp
 from mahala.support.parameters import is_count, is_number
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dask.array import Array as DaskArray
     from scipy.sparse import csr_array
     from torch import Tensor
+
+    from mahala.support.lazily import BaseEstimator
 
 _ADVICE = "mahala.data.TablePreprocessor converts text and missing values to numbers"
 _LARGEST_SQUARE = LARGEST_VALUE**2

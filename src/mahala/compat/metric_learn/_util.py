@@ -1,5 +1,7 @@
 """Checks of points, tuples and parameters, with metric-learn's rules and messages."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar

@@ -1,5 +1,7 @@
 """The base classes of metric-learn: distances by a linear map, and judges of pairs, triplets and quadruplets."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """metric-learn's learners from points: Covariance, LFDA, LMNN, MLKR, NCA, RCA."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """metric-learn's SCML and SCML_Supervised."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any, Literal, Self
 

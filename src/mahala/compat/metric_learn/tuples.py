@@ -1,5 +1,7 @@
 """metric-learn's learners from pairs and quadruplets: ITML, MMC, SDML, LSML, and their forms for labels."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

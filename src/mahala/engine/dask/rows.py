@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.lazily import BaseEstimator, dask, sklearn_checks
+from mahala.support.lazily import dask, sklearn_checks
 from mahala.support.parameters import config_context, get_config
 
 if TYPE_CHECKING:
     from dask.array import Array
     from dask.delayed import Delayed
     from distributed import Client
+
+    from mahala.support.lazily import BaseEstimator
 
 T = TypeVar("T")
 
