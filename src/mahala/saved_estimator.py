@@ -212,7 +212,7 @@ def kind_named(name: object) -> Any:
     """Return the class of an estimator by its public name, or None if there is none."""
     package = next((package for package in _packages() if name in package.__all__), None)
     kind = getattr(package, str(name), None)
-    if package is None and name in _of_others():
+    if package is None and str(name) in _of_others():
         kind = _of_others()[str(name)].load()
     return kind if inspect.isclass(kind) and issubclass(kind, SavedEstimator) else None
 

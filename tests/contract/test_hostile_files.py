@@ -122,3 +122,9 @@ def test_what_no_field_can_hold_is_refused():
                     restored("the file", *file)
     kinds = [kind for kind in subclasses(Stateful) | subclasses(OnlineLearner) if kind.__module__.startswith("mahala.")]
     assert {(kind, field.name) for kind in kinds for field in declared(kind)} <= {each[1:] for each in tried}
+
+
+@pytest.mark.parametrize("name", [None, 1, ["PA"], {"PA": 1}, "Pa", "compare", "mahala.PA"])
+def test_what_is_no_name_of_an_estimator_is_refused(name):
+    with pytest.raises(ModelFileError, match="that this version of mahala does not know"):
+        restored("the file", {"learner": name}, {})
