@@ -55,6 +55,7 @@ def test_plain_distances_are_those_that_differ():
     assert replace(PLAN, X=numbers).plain == ["Euclidean", "Euclidean, scaled"]
     assert replace(PLAN, X=numbers).scalings[0] == "standard"
     assert replace(PLAN, X=np.repeat(numbers[:, :1], 2, axis=1)).plain == ["Euclidean"]
+    assert replace(PLAN, X=np.array([[0.0, 7.0]] * 3)).plain == ["Euclidean"]
     assert replace(PLAN, X=np.eye(3)).scalings[0] == "standard"
     assert with_settings(scaling="none").plain == ["Euclidean"]
     assert with_settings(scaling="standard").plain == ["Euclidean", "Euclidean, scaled"]

@@ -147,7 +147,9 @@ class Plan:
         """Names of the plain distances; features are scaled if that changes distances."""
         hows = [how for how in self.scalings if how != "none"]
         scaling_matters = any(bool(np.ptp(feature_scales(self.X, how))) for how in hows)
-        names = [EUCLIDEAN, *([EUCLIDEAN_SCALED] if scaling_matters else [])]
+        if not scaling_matters:
+            return [EUCLIDEAN]
+        names = [EUCLIDEAN, EUCLIDEAN_SCALED]
         return [*names, EUCLIDEAN_ALL] if self.settings.scaling == "auto" and self.has_binary else names
 
     @cached_property
