@@ -102,6 +102,9 @@ def test_bad_input_is_named(iris):
     X, y = iris
     with pytest.raises(ValueError, match="X contains NaN"):
         learner().fit(np.where(np.arange(4) == 1, np.float32(np.nan), X), y)
+    for large in (1e30, 1e40):  # its squares, and the threshold in units of usual distances, are beyond float32
+        with pytest.raises(ValueError, match="values that are too large"):
+            learner().fit(np.where(np.arange(len(X))[:, None] == 1, large, X.astype(np.float64)), y)
     with pytest.raises(ValueError, match="batch_size must be 'auto', an integer of at least 1 or None"):
         learner(batch_size=0).fit(X, y)
     with pytest.raises(ValueError, match="n_components must be at most 4"):

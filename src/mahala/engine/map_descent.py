@@ -90,6 +90,13 @@ class MapProblem(NamedTuple):
     n_steps: int
 
 
+def first_state(start: RealArray, threshold: float) -> Arrays:
+    """Return the state of a descent that begins at a map and at a threshold in temperatures."""
+    scalars = np.array([threshold, 0.0, 0.0, 0.0], dtype=np.float32)
+    A = start.astype(np.float32)
+    return {"map": A, "momentum": np.zeros_like(A), "scalars": scalars, "step": np.zeros(1)}
+
+
 class MapDescent:
     """Gradient steps with momentum, whose length is relative to the norms of the gradient and of the first map.
 
@@ -103,9 +110,7 @@ class MapDescent:
         self._start = arrays.place(start)
         self._size = float(np.linalg.norm(start))
         self._prior = None if problem.prior is None else arrays.factors(arrays.place(problem.prior.astype(np.float32)))
-        scalars = np.zeros(4, dtype=np.float32)
-        scalars[0] = problem.threshold / problem.temperature
-        state = state or {"map": start, "momentum": np.zeros_like(start), "scalars": scalars, "step": np.zeros(1)}
+        state = state or first_state(start, problem.threshold / problem.temperature)
         self._map, self._momentum = (arrays.place(state[name].copy()) for name in ("map", "momentum"))
         # The threshold, its momentum, and the mean squares of its gradient and of the map's.
         self._scalars = [arrays.place(state["scalars"][i : i + 1].copy()) for i in range(4)]

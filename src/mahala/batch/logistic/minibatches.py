@@ -18,7 +18,7 @@ from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine import current_engine
-from mahala.engine.map_descent import MapProblem
+from mahala.engine.map_descent import MapProblem, first_state
 from mahala.engine.minibatches import GivenComparisons, Minibatches
 from mahala.engine.row_parts import read_rows
 from mahala.learner import LabelledRows
@@ -34,6 +34,10 @@ AUTO_STEPS, AUTO_SIZES = 1_000, (256, 16_384)
 SAMPLE = 2_000
 # Seconds between two checkpoints.
 CHECKPOINT_SECONDS = 30.0
+_TOO_LARGE = (
+    "X contains NaN, infinity or values that are too large; every feature must be a finite number, whose squared "
+    "differences float32 can hold"
+)
 
 
 class Sample(NamedTuple):
@@ -68,6 +72,8 @@ class AnswersInMinibatches:
         self._seed, state = self._checkpoint.read(run, seed)
         self._sample = sample = _sample(data, params, np.random.default_rng(self._seed))
         loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), params.noise)
+        if abs(loss.threshold) > float(np.finfo(np.float32).max) * loss.temperature:
+            raise ValueError(_TOO_LARGE)
         problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, params.noise, n_steps)
         if state is None and run.warm is not None:
             state = _warm_state(run.warm, sample, loss.temperature)
@@ -81,10 +87,10 @@ class AnswersInMinibatches:
         descent, stopped = self._batches.descent, False
         while descent.n_done < self._n_steps and not stopped:
             end = -(-(len(run.objectives) + 1) * self._n_steps // self._n_rounds)
-            objective = self._batches.run(end - descent.n_done)
+            with np.errstate(over="ignore", invalid="ignore"):
+                objective = self._batches.run(end - descent.n_done)
             if not np.isfinite(objective):
-                advice = "every feature must be a finite number, whose squared differences float32 can hold"
-                raise ValueError(f"X contains NaN, infinity or values that are too large; {advice}")
+                raise ValueError(_TOO_LARGE)
             stopped = run.step(objective, self._model)
             self._checkpoint.write(descent.state, run.objectives, self._seed, now=stopped)
         if not stopped:
@@ -136,10 +142,7 @@ def _warm_state(warm: Model, sample: Sample, temperature: float) -> Arrays:
         L = L @ np.linalg.pinv(sample.prior)
     if L.shape != sample.start.shape:
         raise ValueError(f"n_components must be {len(L)}, as in the last fit, got {len(sample.start)}")
-    scalars = np.zeros(4, dtype=np.float32)
-    scalars[0] = float(warm["threshold"][0]) / temperature if "threshold" in warm else 0.0
-    zeros = np.zeros(L.shape, dtype=np.float32)
-    return {"map": L.astype(np.float32), "momentum": zeros, "scalars": scalars, "step": np.zeros(1)}
+    return first_state(L, float(warm["threshold"][0]) / temperature if "threshold" in warm else 0.0)
 
 
 class Checkpoint:
