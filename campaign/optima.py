@@ -244,7 +244,7 @@ _CASES: tuple[Callable[[Rng], int], ...] = (
     _descends(lambda rng: SCML(float(10.0 ** rng.uniform(-5, -2)), n_bases=12, random_state=0, tol=1e-5), FIRST_ORDER),
     _descends(lambda rng: mahala.NCA(_rank(rng), random_state=0, **_LONG), PLATEAUS),
     _descends(lambda rng: MLKR(_rank(rng), random_state=0, **_LONG), SEVERAL, _numbers),
-    _descends(lambda rng: mahala.LMNN(n_components=_rank(rng), random_state=0, **_LONG), ONE),
+    _descends(lambda rng: mahala.LMNN(n_components=_rank(rng), random_state=0, **_LONG), SEVERAL),
     _sdml,
     _boost_metric,
     _psd_boost,

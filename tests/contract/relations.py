@@ -37,8 +37,9 @@ UNITLESS = {
     "Relief",
     "SCML",
 }
-# The number of features is in a bound of RDML's steps.
-BY_DIMENSION = {"RDML": 0.05}
+# The number of features is in a bound of RDML's steps. SDML ends when its objective is within `tol`, of which the
+# entries of the matrix are within the root.
+BY_DIMENSION = {"RDML": 0.05, "SDML": 3e-5}
 
 LEARNERS = [
     learner
@@ -106,10 +107,9 @@ def rotates(learner):
     """Whether a learner treats all directions alike."""
     params = learner.get_params()
     by_feature = params.get("diagonal") or params.get("covariance") == "diagonal" or params.get("shrinkage") == "auto"
-    # Of directions of equal variance, LogisticMetric prefers those of the standardised features.
-    several = (
-        type(learner).__name__ == "LogisticMetric"
-        and params["n_components"] is not None
-        and params["prior"] == "covariance"
+    # With few components there are several minima, and descents start from standardised features.
+    name = type(learner).__name__
+    several = params.get("n_components") is not None and (
+        name in ("GML", "LMNN") or (name == "LogisticMetric" and params["prior"] == "covariance")
     )
-    return not (by_feature or several or type(learner).__name__ in BY_FEATURE)
+    return not (by_feature or several or name in BY_FEATURE)
