@@ -78,7 +78,7 @@ def _learn(kind: type[Learner], X: Any, y: Any) -> None:
             if "n_steps" in learner.get_params():
                 clone(learner).set_params(n_steps=1000).fit(pairs[:3])
             if learner.get_params().get("kernel") is None:
-                clone(learner).fit(Pairs.from_labels(_wide(X), y, 20, random_state=0))
+                _stream(clone(learner), Pairs.from_labels(_wide(X), y, 20, random_state=0))
         elif isinstance(learner, SimilarityLearner):
             _learn_similarity(learner, X, y)
 

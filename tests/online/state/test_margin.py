@@ -10,11 +10,23 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mahala.compiled.pairs import cholesky
 from mahala.compiled.pairs.psd import RTOL
 from mahala.online.state.margin import MarginRule, MarginState, PairChunk, dual_is_cheaper, sparse_is_cheaper
 from reference.online_pairs import RULES, passive_aggressive
 from strategies import streams
 
+
+@pytest.fixture(scope="module", params=["few features", "many features"])
+def _each_kernel(request):
+    """The kernel for few features, and for as many the one that keeps an inverse."""
+    before = cholesky.MOST_FEATURES
+    cholesky.MOST_FEATURES = before if request.param == "few features" else 0
+    yield
+    cholesky.MOST_FEATURES = before
+
+
+each_kernel = pytest.mark.usefixtures("_each_kernel")
 RULE = st.builds(lambda name, C: RULES[name](C), st.sampled_from(list(RULES)), st.sampled_from([1e-3, 0.1, 1.0, 50.0]))
 
 
@@ -48,6 +60,7 @@ def assert_same_stream(V, model, steps, expected, rtol):
     np.testing.assert_array_equal(predicted[clear], expected_predicted[clear])
 
 
+@each_kernel
 @pytest.mark.parametrize("psd", [0, 1, 2, 7])
 @given(stream=streams(), rule=RULE)
 def test_feed_follows_the_paper(psd, stream, rule):
@@ -57,6 +70,7 @@ def test_feed_follows_the_paper(psd, stream, rule):
     assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd), rtol=1e-9)
 
 
+@each_kernel
 @pytest.mark.parametrize("psd", [0, 1])
 @given(stream=streams(max_n=40), rule=RULE, seed=st.integers(0, 1000))
 def test_feed_follows_the_paper_from_a_given_model(psd, stream, rule, seed):
@@ -68,6 +82,7 @@ def test_feed_follows_the_paper_from_a_given_model(psd, stream, rule, seed):
     assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd, M=start, b=2.0), rtol=1e-9)
 
 
+@each_kernel
 @given(stream=streams(), rule=RULE, cuts=st.lists(st.integers(0, 60), max_size=5), psd=st.sampled_from([0, 1, 3]))
 def test_chunks_do_not_matter(stream, rule, cuts, psd):
     V, y = stream
@@ -108,6 +123,7 @@ def test_sparse_is_chosen_where_it_is_cheaper():
     assert not sparse_is_cheaper(np.zeros((50, 1000)))
 
 
+@each_kernel
 def test_tolerance_skips_short_steps():
     rng = np.random.default_rng(0)
     V, y = rng.normal(size=(200, 5)), rng.choice([-1, 1], size=200).astype(np.int8)
@@ -119,6 +135,7 @@ def test_tolerance_skips_short_steps():
         assert gap(model.M, expected[0]) < 1e-9
 
 
+@each_kernel
 @pytest.mark.parametrize("scale", [1e-44, 1e-30, 1e30, 1e44])
 @pytest.mark.parametrize("variant", ["hard", "I", "LS"])
 @pytest.mark.parametrize("psd", [0, 1, 4])
@@ -133,6 +150,7 @@ def test_extreme_scales_stay_finite_and_right(scale, variant, psd):
     assert model.b == pytest.approx(b)
 
 
+@each_kernel
 def test_steps_of_sizes_far_apart_stay_numbers():
     """A step so much larger than σ leaves nothing but rounding errors of R along v."""
     V = np.diag([2e30, 9e5, 0.0])[[0, 1, 2, 1]]
@@ -146,6 +164,7 @@ def test_steps_of_sizes_far_apart_stay_numbers():
     assert model.b == pytest.approx(b)
 
 
+@each_kernel
 @pytest.mark.parametrize("variant", ["I", "LS"])
 def test_no_drift_over_a_long_stream(variant):
     rng = np.random.default_rng(2)
@@ -178,3 +197,16 @@ def test_dual_is_chosen_where_it_is_cheaper():
     assert dual_is_cheaper(r=3600, d=784, n_steps=50_000, share=0.5)
     assert not dual_is_cheaper(r=3600, d=64, n_steps=50_000, share=0.5)
     assert not dual_is_cheaper(r=100_000, d=784, n_steps=10**6, share=0.5)  # 80 GB of inner products
+
+
+def test_what_newton_does_not_solve_is_projected_by_lapack(monkeypatch):
+    """M is not positive semi-definite, where v is zero."""
+    monkeypatch.setattr(cholesky, "MOST_FEATURES", 3)
+    M = np.diag([1.0, 1.0, -1e-3])
+    model = MarginState(M, 2.0, 1)
+    V, y = np.array([[1.0, 2.0, 0.0]]), np.array([1], dtype=np.int8)
+    steps = feed(model, V, y, RULES["hard"](1.0))
+    assert steps[1][0] > 0.0
+    expected, b, _ = passive_aggressive(V, y, RULES["hard"](1.0), 1, M=M, b=2.0)
+    np.testing.assert_allclose(model.M, expected, atol=1e-12)
+    assert model.b == pytest.approx(b)

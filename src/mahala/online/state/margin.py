@@ -9,6 +9,7 @@ from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
 from mahala.compiled.jit import Steps
+from mahala.compiled.pairs import cholesky
 from mahala.compiled.pairs import psd as kernels
 from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_sparse
 from mahala.compiled.pairs.symmetric import largest_diagonal, mirror
@@ -118,7 +119,7 @@ class PairState(Stateful, ABC):
         else:
             with one_blas_thread():
                 self.feed(chunk, rule, steps)
-        return float(p[0]), float(tau[0]), int(predicted[0])
+        return p.item(), tau.item(), predicted.item()
 
 
 class MarginRule(NamedTuple):
@@ -196,10 +197,8 @@ class MarginState(PairState):
             self.make_writable("tuning", "R")
         V, y = chunk
         n = len(y)
-        if isinstance(V, np.ndarray):  # of one row, einsum takes longer than a step
-            norms2 = np.array([V[0] @ V[0]]) if n == 1 else np.einsum("ij,ij->i", V, V)
-        else:
-            norms2 = row_dots(V, V)
+        # Of one row, einsum takes longer than a step.
+        norms2 = V @ V[0] if n == 1 and isinstance(V, np.ndarray) else row_dots(V, V)
         if n > len(norms2):
             self._feed_dual(chunk, norms2, rule, steps)
             return
@@ -237,13 +236,13 @@ class MarginState(PairState):
     def _count(self, norms2: FloatArray, tau: FloatArray) -> None:
         self.n_steps += len(tau)
         if len(tau) == 1:  # the same as below at a fraction of its cost
-            norm2 = float(norms2[0])
-            largest, term, entry = norm2, abs(float(tau[0])) * norm2, largest_diagonal(self._M.lower)
+            largest, length = float(norms2[0]), abs(float(tau[0]))
+            if length:
+                self.mass = max(self.mass, length * largest, float(largest_diagonal(self._M.lower)))
         else:
             largest, term = float(norms2.max()), float(np.max(np.abs(tau) * norms2))
-            entry = np.abs(self._M.lower.diagonal()).max(initial=0.0)
+            self.mass = max(self.mass, term, float(np.abs(self._M.lower.diagonal()).max(initial=0.0)))
         self.radius = max(self.radius, largest**2 + 1.0)
-        self.mass = max(self.mass, term, float(entry))
 
     def losses(self, V: FloatArray, y: SignArray) -> FloatArray:
         """Return the signed loss p of each pair under the model as it is."""
@@ -306,11 +305,15 @@ class MarginState(PairState):
         super().set_state(header, arrays)
 
     def _check(self) -> None:
-        if self.R is not None and not self.tuning[kernels.SIGMA] > 0.0:
+        sigma = self.tuning[kernels.SIGMA]
+        if sigma < 0.0 or (self.R is not None and sigma == 0.0):
             raise ModelFileError("the shift of R should be positive")
 
     def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
         V, y = chunk
+        if V.shape[1] <= cholesky.MOST_FEATURES:
+            self._feed_few(V, y, rule, steps)
+            return
         if self.R is None:
             first = np.flatnonzero(norms2 >= kernels.COINCIDING)[:1]
             if first.size:
@@ -328,6 +331,17 @@ class MarginState(PairState):
                 self.M, self.b = self.constrained()
             if why:
                 R = self._refactor()
+            if done == len(y):
+                return
+            V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
+
+    def _feed_few(self, V: FloatArray, y: SignArray, rule: MarginRule, steps: Steps) -> None:
+        self.R = None  # which is for many features
+        while True:
+            M = self._M.for_steps(2)
+            self.b, done, why = cholesky.stream_few(V, y, M, self.tuning, self.b, rule.step, steps)
+            if why == kernels.PROJECT:
+                self.M, self.b = self.constrained()
             if done == len(y):
                 return
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
