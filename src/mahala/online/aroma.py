@@ -134,7 +134,7 @@ class CovarianceState(SimilarityState):
         self._take(x[np.newaxis], (positive - negative)[np.newaxis], rule, self.clock, steps)
         self.clock += 1
         self.n_steps += 1
-        return float(p[0]), float(tau[0]), int(predicted[0])
+        return p.item(), tau.item(), predicted.item()
 
     def cost(self, touched: float) -> float:
         d, e = self.shape

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -178,12 +179,8 @@ class OnlineLearner(Learner):
         """Check the parameters, unless none has changed since they were last checked."""
         values = vars(self)
         checked = values.get("_checked")
-        if checked is not None:
-            for name, value in checked.items():
-                if values[name] is not value:
-                    break
-            else:
-                return
+        if checked is not None and all(map(is_, map(values.__getitem__, checked), checked.values())):
+            return
         check_params(self)
         self._check_params()
         self._check_open(method)
@@ -239,10 +236,11 @@ class OnlineLearner(Learner):
         self.n_steps_ += 1
         self.n_updates_ += tau != 0.0
         self.n_mistakes_ += predicted != y
-        self.n_skipped_ += tau == 0.0 and math.copysign(1.0, tau) < 0.0
-        hinge = max(p, 0.0)
-        self.loss_ += hinge
-        self.squared_loss_ += hinge * hinge
+        if tau == 0.0:
+            self.n_skipped_ += math.copysign(1.0, tau) < 0.0
+        if p > 0.0:
+            self.loss_ += p
+            self.squared_loss_ += p * p
         self._last_step = y, p, predicted
         if self.record:
             self._room_for(1)[0] = y, predicted, p, tau

@@ -86,14 +86,16 @@ class SimilarityLearner(OnlineLearner):
             widths = f"positive has {near.shape[-1]} features and negative {far.shape[-1]}"
             raise ValueError(f"{widths}; they must have the same")
         sizes = row.size, near.size
-        is_first = "_model" not in vars(self) or self._n_unscaled
-        if sparse or is_first or sizes != (self.n_features_in_, self.n_item_features_):
+        is_next = "_model" in vars(self)
+        if is_next:
+            self._check_stream("learn_one")
+            is_next = self._rule_in_force is not None and sizes == (self.n_features_in_, self.n_item_features_)
+        if sparse or not is_next:
             rows, *items = (each if sparse else each[np.newaxis] for each in (row, near, far))
             stacked = sp.vstack(items, format="csr") if any(map(is_sparse, items)) else np.vstack(items)
             numbers = np.array([0]), np.array([0]), np.array([1])
             self.partial_fit(Triplets._build(rows, *numbers, items=stacked))
             return self._last_step[2] == 1
-        self._check_stream("learn_one")
         with uninterrupted():
             p, tau, predicted = self._model.feed_one(row, near, far, self._rule_in_force)
             self._note_one(1, p, tau, predicted)
@@ -253,9 +255,13 @@ class SimilarityLearner(OnlineLearner):
     @property
     def _n_unscaled(self) -> int:
         """How many triplets are still to be taken into the scales: none, if no parameter is "auto"."""
-        values = vars(self)  # each `learn_one` asks; getattr takes long for what is not there
-        is_auto = any(isinstance(values.get(name), str) for name in _SCALED)
+        is_auto = any(isinstance(vars(self).get(name), str) for name in _SCALED)
         return SCALE_SAMPLE - len(self._sample) if is_auto else 0
+
+    def _accept_params(self) -> None:
+        super()._accept_params()
+        if self._n_unscaled:
+            self._rule_in_force = None  # it follows the next triplets
 
     def _feed(self, prepared: Any, n_steps: int, rule: Any) -> None:
         """Take steps; while the scales follow the first triplets, one by one, so that chunks make no difference."""
@@ -265,7 +271,7 @@ class SimilarityLearner(OnlineLearner):
             first += 1
         if first:
             prepared, rule = prepared[first:], self._rule()
-            self._rule_in_force = rule
+            self._rule_in_force = None if self._n_unscaled else rule
         if first < n_steps:
             super()._feed(prepared, n_steps - first, rule)
 

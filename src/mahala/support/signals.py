@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_MAIN = threading.main_thread()
+_MAIN = threading.main_thread().ident
 # What the KeyboardInterrupt says that SIGTERM has raised.
 SIGTERM = "SIGTERM"
 
@@ -24,7 +24,7 @@ class uninterrupted:
     def __enter__(self) -> None:
         self._waiting = False
         self._before: Any = None
-        if threading.current_thread() is _MAIN:
+        if threading.get_ident() == _MAIN:
             self._before = _set_handler(signal.SIGINT, self._defer) or signal.SIG_DFL
 
     def __exit__(self, *exception: object) -> None:
@@ -48,7 +48,7 @@ class no_interrupt_lost:
 
     def __enter__(self) -> None:
         self._raised: BaseException | None = None
-        self._before: Any = signal.getsignal(signal.SIGINT) if threading.current_thread() is _MAIN else None
+        self._before: Any = signal.getsignal(signal.SIGINT) if threading.get_ident() == _MAIN else None
         if callable(self._before):
             _set_handler(signal.SIGINT, self._handle)
 

@@ -32,7 +32,7 @@ _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 
 def is_sparse(X: object) -> TypeGuard[csr_array]:
     """Whether X is a sparse matrix or array of SciPy; there is none before its module is imported."""
-    return "scipy.sparse" in sys.modules and bool(sp.issparse(X))
+    return type(X) is not np.ndarray and "scipy.sparse" in sys.modules and bool(sp.issparse(X))
 
 
 def is_chunked(X: object) -> TypeGuard[DaskArray]:
@@ -294,7 +294,7 @@ def check_row(x: RowsLike, name: str) -> FloatArray:
     """Return one vector of finite numbers as a dense float64 array."""
     if _is_valid(x, 1):
         # For a vector with gaps in memory Numba would compile every kernel once more.
-        return np.ascontiguousarray(x, dtype=np.float64)
+        return x if x.dtype is _FLOAT64 and x.flags.c_contiguous else np.ascontiguousarray(x, dtype=np.float64)
     if is_sparse(x):
         check_valid_sparse(x, name)
         x = x.toarray()
@@ -309,7 +309,7 @@ def check_row(x: RowsLike, name: str) -> FloatArray:
 
 def check_sign(similar: object) -> bool:
     """Return the label of one pair, given as a boolean or as +1 or -1, as a boolean."""
-    if isinstance(similar, bool | np.bool_):
+    if isinstance(similar, (bool, np.bool_)):  # of `bool | np.bool_` the union is made in each call
         return bool(similar)
     if is_number(similar) and similar in (1, -1):
         return bool(similar == 1)

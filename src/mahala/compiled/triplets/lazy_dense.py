@@ -112,6 +112,7 @@ def stream(
     items: CSR,
     triplets: Numbers,
     planes: RealArray,
+    stamps: IntArray,
     penalty: Penalty | None,
     adaptive: bool | None,
     average: bool | None,
@@ -128,11 +129,11 @@ def stream(
 ) -> None:
     """Take one step for each triplet; the arguments are those of `lazy_sparse.stream`, and work space.
 
-    With None for what a layout lacks, the kernel is compiled without the branches that need it. Without `columns` each
-    q is written in full.
+    The stamps are -1 before and after. With None for what a layout lacks, the kernel is compiled without the branches
+    that need it. Without `columns` each q is written in full.
     """
     (indptr, features, values), (anchors, positives, negatives), (p, tau, predicted) = rows, triplets, steps
-    n, stamps = len(q), np.full(len(planes), -1)
+    n = len(q)
     for t in range(len(anchors)):
         now = clock + t
         first, stop = indptr[anchors[t]], indptr[anchors[t] + 1]
@@ -161,7 +162,7 @@ def stream(
             terms = q if right is None else scaled
             before, x = stamps[row], values[i]
             write(planes, row, penalty, adaptive, average, now, before, n, columns, terms, weight, x, eta, left)
-            if columns is None:
+            if columns is None and penalty is not None:
                 stamps[row] = now
         if left is not None and right is not None:
             # The inverses of diagonal covariances grow by x∘x and q∘q.
@@ -172,4 +173,6 @@ def stream(
     if columns is None and penalty is not None:
         for row in range(len(planes)):
             if stamps[row] >= 0:
-                planes[row, 1] = stamps[row]
+                for column in range(planes.shape[2]):
+                    planes[row, 1, column] = stamps[row]
+                stamps[row] = -1

@@ -63,6 +63,7 @@ class DenseState(SimilarityState):
         self.planes[diagonal, 0, diagonal] = self.initial[0]
         if rule.average:
             self.planes[diagonal, -1, diagonal] = self.initial[1]
+        self.stamps = np.full(shape[0], -1)  # work space
         if rule.r:
             self.left, self.right = np.ones(shape[0]), np.ones(shape[1])
 
@@ -70,18 +71,18 @@ class DenseState(SimilarityState):
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
-            self.make_writable("planes", "left", "right")
+        if not self.planes.flags.writeable:  # and so the others
+            self.make_writable("planes", "stamps", "left", "right")
         step, penalty, eta, shrinkage = self.settings(rule)
         width, adaptive, average = self.layout
         parts: Any = penalty if width > 1 else None, adaptive or None, average or None
         covariances: Any = (self.left, self.right) if rule.r else (None, None)
-        state: Any = self.planes, *parts, self.clock, step, eta, *covariances, shrinkage
-        n_columns, ends = self.shape[1], chunk.items[0]
+        state: Any = self.planes, self.stamps, *parts, self.clock, step, eta, *covariances, shrinkage
+        n_columns, (ends, filled, _) = self.shape[1], chunk.items
         # Reading a whole row in order is faster than reading a third of it at scattered places.
-        whole = 6 * ends[-1] > n_columns * (len(ends) - 1)
+        whole = 6 * len(filled) > n_columns * (len(ends) - 1)
         n = n_columns if whole else 2 * n_columns
-        space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if rule.r else 0)
+        space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n) if rule.r else self.left
         arguments: Any = *chunk[:3], *state, steps, *space
         kernels.stream(*arguments)
         return len(chunk.y), 0
@@ -90,7 +91,7 @@ class DenseState(SimilarityState):
         return touched / (IN_ORDER if touched >= WHOLE * self.shape[0] * self.shape[1] else 1.0)
 
     def _settle(self) -> None:
-        self.make_writable("planes")
+        self.make_writable("planes", "stamps", "left", "right")
         for rows in row_blocks(*self.shape):
             self.bring_to_present(*self._part(rows))
 
@@ -122,7 +123,7 @@ def csr_rows(X: Any) -> CSR:
         return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
     X = np.ascontiguousarray(X, dtype=np.float64)
     n, d = X.shape
-    if X.all():
+    if np.count_nonzero(X) == X.size:
         return *(_places_in_triplet(d) if n == 3 else _places(n, d)), X.ravel()
     at = X.nonzero()
     return np.searchsorted(at[0], np.arange(n + 1)), at[1].astype(np.int32), X[at]

@@ -194,12 +194,12 @@ class SimilarityState(Stateful, ABC):
             numbers = _FIRST, _FIRST, _SECOND
         p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
         self.feed(TripletChunk(rows, items, numbers, _ONE), rule, steps)
-        return float(p[0]), float(tau[0]), int(predicted[0])
+        return p.item(), tau.item(), predicted.item()
 
     def feed(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> None:
         """Take a step for each triplet; a MemoryError leaves the model as it is after `n_steps` steps."""
         self.max_memory = rule.max_memory
-        if rule.penalty != self.penalty:
+        if rule is not self._rule and rule.penalty != self.penalty:
             self.settle()
             self.penalty = rule.penalty
         total = len(chunk.y)
