@@ -23,8 +23,8 @@ def test_steps_are_the_papers(name):
     layout, rule, penalty = RULES[name]
     initial = (1.0, 1.0 if layout[2] else 0.0)
     sparse = store(d, 2**15, 2**12)
-    settings = 0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0)
-    taken = stream(csr(X), csr(X), *numbers, sparse, layout, initial, *settings, *record(40))
+    settings = 0, rule, penalty, 0.1, (NONE, NONE), (0.0, 0.0)
+    taken = stream(csr(X), csr(X), numbers, sparse, layout, initial, *settings, record(40))
     assert taken == (40, DONE)
     model = with_store(name, sparse, 40)
     M = model.matrix().toarray()
@@ -37,8 +37,8 @@ def test_a_stream_stops_before_the_step_for_which_there_is_no_room():
     X = sparse_rows()
     numbers, rows = triplets(X)
     layout, rule, penalty = RULES["oasis"]
-    sparse, settings = store(70, 400), (0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0))
-    taken, why = stream(csr(X), csr(X), *numbers, sparse, layout, (1.0, 0.0), *settings, *record(40))
+    sparse, settings = store(70, 400), (0, rule, penalty, 0.1, (NONE, NONE), (0.0, 0.0))
+    taken, why = stream(csr(X), csr(X), numbers, sparse, layout, (1.0, 0.0), *settings, record(40))
     assert 0 < taken < 40
     assert why == PAYLOAD_IS_FULL
     M = with_store("oasis", sparse, taken).matrix().toarray()

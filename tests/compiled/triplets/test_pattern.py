@@ -32,7 +32,7 @@ def test_room_is_reserved_for_just_what_a_stream_can_change():
     layout, rule, penalty = RULES["oasis"]
     results = []
     for full in (sparse, store(d, 2**15, 2**12)):
-        settings = 0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0)
-        assert stream(csr(X), csr(X), *numbers, full, layout, (1.0, 0.0), *settings, *record(40))[0] == 40
+        settings = 0, rule, penalty, 0.1, (NONE, NONE), (0.0, 0.0)
+        assert stream(csr(X), csr(X), numbers, full, layout, (1.0, 0.0), *settings, record(40))[0] == 40
         results.append(with_store("oasis", full, 40).matrix().toarray())
     np.testing.assert_allclose(*results, atol=1e-15)

@@ -9,11 +9,12 @@ step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad,
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import Steps, kernel
 from mahala.compiled.triplets.block_store import DONE, ONE, ZERO, Store, Words, base_of, count_bits, find, insert
 from mahala.compiled.triplets.rows import (
     CSR,
     Layout,
+    Numbers,
     Penalty,
     StepRule,
     add_to_sum,
@@ -25,7 +26,7 @@ from mahala.compiled.triplets.rows import (
     shrink,
     step_length,
 )
-from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
+from mahala.support.arrays import FloatArray, IntArray, RealArray
 
 
 @kernel
@@ -80,9 +81,7 @@ def read(
 def stream(
     rows: CSR,
     items: CSR,
-    anchors: IntArray,
-    positives: IntArray,
-    negatives: IntArray,
+    triplets: Numbers,
     store: Store,
     layout: Layout,
     initial: tuple[float, float],
@@ -90,23 +89,21 @@ def stream(
     rule: StepRule,
     penalty: Penalty,
     eta: float,
-    left: RealArray,
-    right: RealArray,
+    variances: tuple[RealArray, RealArray],
     shrinkage: tuple[float, float],
-    p: RealArray,
-    tau: RealArray,
-    predicted: SignArray,
+    steps: Steps,
 ) -> tuple[int, int]:
     """Take one step for each triplet; return the number of steps taken and the reason to stop.
 
     `rule` begins with (scale, slack, upper) of the step length τ = min(upper, l / (scale s + slack)), s =
-    (xᵀΛx)(qᵀΓq), with the diagonals Λ = `left` and Γ = `right`, both I if they are empty. After an update these
+    (xᵀΛx)(qᵀΓq), with the `variances` as the diagonals of Λ and Γ, both I if they are empty. After an update these
     shrink: Λ⁻¹ grows by `shrinkage[0]` (qᵀΓq) x∘x, Γ⁻¹ by `shrinkage[1]` (xᵀΛx) q∘q. `clock` is the number of the first
     step, and `initial` holds m and S of a diagonal entry that no step has changed, written at step 0.
     """
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
-    indptr, columns, values = rows
+    (indptr, columns, values), (anchors, positives, negatives) = rows, triplets
+    (left, right), (p, tau, predicted) = variances, steps
     payload, table, starts, logs = store.payload, store.table, store.start, store.log
     n_room, n_blocks_room = 0, 0
     q_columns = q_places = np.empty(0, dtype=np.int64)
@@ -188,11 +185,11 @@ def stream(
                 m: float = np.float64(payload[at])
                 change = weight * q_values[j] * (right[column] if len(right) else 1.0)
                 if width > 1:
-                    steps = now - payload[at + 1]
+                    late_steps = now - payload[at + 1]
                     threshold = 0.0 if column == exempt else theta / (delta + payload[at + 2] if adaptive else 1.0)
                     if average:
-                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, steps, threshold))
-                    m = late(m, steps * threshold)
+                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, late_steps, threshold))
+                    m = late(m, late_steps * threshold)
                     payload[at + 1] = now
                     if adaptive:
                         gradient = values[i] * q_values[j]

@@ -125,10 +125,10 @@ class SparseState(SimilarityState):
         pattern.reserve(by_column, by_anchor, items, self.store, self.layout[0], self.initial)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        *rule_numbers, shrinkage = self.settings(rule)
-        state = self.store, self.layout, self.initial, self.clock, *rule_numbers, self.left, self.right, shrinkage
-        arguments: Any = *chunk.numbers, *state, *steps
-        return kernels.stream(*chunk[:2], *arguments)
+        step, penalty, eta, shrinkage = self.settings(rule)
+        stored = self.store, self.layout, self.initial, self.clock
+        arguments: Any = *stored, step, penalty, eta, (self.left, self.right), shrinkage, steps
+        return kernels.stream(*chunk[:3], *arguments)
 
     def _settle(self) -> None:
         entries = self._dump()
