@@ -127,11 +127,10 @@ class CovarianceState(SimilarityState):
         numbers = rule.r, rule.margin
         kernels.stream_full(x, q, (self.M, self.late), covariances, single(x), numbers, clock, steps)
 
-    def feed_one(
-        self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
-    ) -> tuple[float, float, int]:
+    def feed_one(self, rows: FloatArray, items: FloatArray | None, rule: SimilarityRule) -> tuple[float, float, int]:
         p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
-        self._take(x[np.newaxis], (positive - negative)[np.newaxis], rule, self.clock, steps)
+        positive, negative = rows[1:] if items is None else items
+        self._take(rows[:1], (positive - negative)[np.newaxis], rule, self.clock, steps)
         self.clock += 1
         self.n_steps += 1
         return p.item(), tau.item(), predicted.item()

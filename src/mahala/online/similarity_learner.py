@@ -1,7 +1,7 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -26,7 +26,7 @@ from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
 from mahala.support.signals import uninterrupted
 from mahala.support.states import Array, Number
-from mahala.support.validation import check_row, check_rows, is_sparse
+from mahala.support.validation import check_row, check_rows, is_sparse, stacked_vectors
 
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
 SMALL_MATRIX = 2**28
@@ -79,25 +79,21 @@ class SimilarityLearner(OnlineLearner):
         ----------
         x, positive, negative : vectors, dense or sparse; items may have other features than x
         """
-        sparse = is_sparse(x) or is_sparse(positive) or is_sparse(negative)
-        check: Callable[[RowsLike, str], Any] = _one_row if sparse else check_row
-        row, near, far = check(x, "x"), check(positive, "positive"), check(negative, "negative")
-        if near.shape != far.shape:
-            widths = f"positive has {near.shape[-1]} features and negative {far.shape[-1]}"
-            raise ValueError(f"{widths}; they must have the same")
-        sizes = row.size, near.size
+        rows: Any = stacked_vectors(x, positive, negative)
+        items: Any = None
+        if rows is None:
+            rows, items = _one_triplet(x, positive, negative)
         is_next = "_model" in vars(self)
         if is_next:
             self._check_stream("learn_one")
-            is_next = self._rule_in_force is not None and sizes == (self.n_features_in_, self.n_item_features_)
-        if sparse or not is_next:
-            rows, *items = (each if sparse else each[np.newaxis] for each in (row, near, far))
-            stacked = sp.vstack(items, format="csr") if any(map(is_sparse, items)) else np.vstack(items)
-            numbers = np.array([0]), np.array([0]), np.array([1])
-            self.partial_fit(Triplets._build(rows, *numbers, items=stacked))
+            widths = rows.shape[1], (rows if items is None else items).shape[1]
+            is_next = self._rule_in_force is not None and widths == (self.n_features_in_, self.n_item_features_)
+        if not is_next or is_sparse(rows) or is_sparse(items):
+            numbers = np.array([[0], [1], [2]] if items is None else [[0], [0], [1]])
+            self.partial_fit(Triplets._build(rows, *numbers, items=items))
             return self._last_step[2] == 1
         with uninterrupted():
-            p, tau, predicted = self._model.feed_one(row, near, far, self._rule_in_force)
+            p, tau, predicted = self._model.feed_one(rows, items, self._rule_in_force)
             self._note_one(1, p, tau, predicted)
         return bool(predicted == 1)
 
@@ -337,6 +333,16 @@ def _scales(triplets: Triplets) -> FloatArray:
 
 def _dots(rows: Rows, others: Rows) -> FloatArray:
     return np.asarray(row_dots(others, rows) if is_sparse(rows) else row_dots(rows, others))
+
+
+def _one_triplet(x: "RowsLike", positive: "RowsLike", negative: "RowsLike") -> tuple[Any, Any]:
+    """Return checked vectors as a row and the rows of its two items; those of which one is sparse stay sparse."""
+    query, near, far = _one_row(x, "x"), _one_row(positive, "positive"), _one_row(negative, "negative")
+    if near.shape != far.shape:
+        widths = f"positive has {near.shape[1]} features and negative {far.shape[1]}"
+        raise ValueError(f"{widths}; they must have the same")
+    items = [near, far]
+    return query, sp.vstack(items, format="csr") if any(map(is_sparse, items)) else np.vstack(items)
 
 
 def _one_row(row: "RowsLike", name: str) -> Any:

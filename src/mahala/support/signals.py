@@ -71,7 +71,7 @@ class no_interrupt_lost:
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
     """Raise KeyboardInterrupt("SIGTERM") in the block at SIGTERM, in the main thread."""
-    if threading.current_thread() is not _MAIN:
+    if threading.get_ident() != _MAIN:
         yield
         return
 

@@ -180,20 +180,18 @@ class SimilarityState(Stateful, ABC):
     def reserve(self, chunk: TripletChunk) -> None:
         """Make room for all that the triplets can touch, in a model that is as it started."""
 
-    def feed_one(
-        self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
-    ) -> tuple[float, float, int]:
-        """Take a step for one triplet of dense rows; return its p, τ and predicted label."""
-        if len(x) == len(positive):
-            stacked = np.empty((3, len(x)))
-            stacked[0], stacked[1], stacked[2] = x, positive, negative
-            rows = items = self.translate(stacked)
-            numbers = _FIRST, _SECOND, _THIRD
-        else:
-            rows, items = self.translate(x[np.newaxis]), self.translate(np.stack([positive, negative]))
-            numbers = _FIRST, _FIRST, _SECOND
+    def feed_one(self, rows: FloatArray, items: FloatArray | None, rule: SimilarityRule) -> tuple[float, float, int]:
+        """Take a step for one triplet; return its p, τ and predicted label.
+
+        The triplet is three dense rows, or one row and two items.
+        """
         p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
-        self.feed(TripletChunk(rows, items, numbers, _ONE), rule, steps)
+        own = self.translate(rows)
+        if items is None:
+            chunk = TripletChunk(own, own, (_FIRST, _SECOND, _THIRD), _ONE)
+        else:
+            chunk = TripletChunk(own, self.translate(items), (_FIRST, _FIRST, _SECOND), _ONE)
+        self.feed(chunk, rule, steps)
         return p.item(), tau.item(), predicted.item()
 
     def feed(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> None:
