@@ -508,3 +508,17 @@ def test_what_float32_cannot_hold_is_refused():
     with pytest.raises(ValueError, match="the rows of X must be float64"):
         metric.transform(X)
     np.testing.assert_allclose(metric.transform(X.astype(np.float64)), 1e40, rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"scales": [1.0, 2.0, 4.0]}, {"unit_rows": True}], ids=str)
+def test_two_vectors_are_compared_as_their_rows_are(options):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(3, 3))
+    metric, (x, x2) = MahalanobisMetric(A @ A.T, **options), rng.normal(size=(2, 3))
+    expected = metric.distance(x[np.newaxis], x2[np.newaxis])[0]
+    assert metric.distance(x, x2) == pytest.approx(expected, rel=1e-12)
+    assert metric.distance(x.tolist(), x2.astype(np.float32)) == pytest.approx(expected, rel=1e-5)
+    cases = (np.full(3, np.nan), "x2 contains NaN"), (np.full(3, 1e46), "x2 has values"), (x[:2], "x2 has 2")
+    for wrong, message in cases:
+        with pytest.raises(ValueError, match=message):
+            metric.distance(x, wrong)

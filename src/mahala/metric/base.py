@@ -22,7 +22,7 @@ from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.parameters import WholeNumber, check_value, is_count
 from mahala.support.states import prefixed, without_prefix
-from mahala.support.validation import check_rows, is_chunked, is_sparse
+from mahala.support.validation import check_rows, is_chunked, is_sparse, is_vector
 
 if TYPE_CHECKING:
     from mahala.data.encoding import Encoder
@@ -298,6 +298,11 @@ class Metric(ABC):
         if X.shape[1] != expected:
             raise ValueError(f"{name} has {X.shape[1]} features, but this metric compares points of {expected}")
 
+    @cached_property
+    def _takes_vectors(self) -> bool:
+        """Whether M acts on points as they are given."""
+        return self.preprocessor is None
+
     def _prepared(self, X: Any) -> Any:
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
@@ -337,6 +342,8 @@ class Metric(ABC):
 
     def _pair(self, x: Any, x2: Any) -> tuple[Any, Any]:
         """Points, or rows of points, to compare one by one; each is 1-D or 2-D as it is given."""
+        if self._takes_vectors and is_vector(x, self.n_features_in) and is_vector(x2, self.n_item_features):
+            return x, x2
         rows, single = self._points(x, "x")
         rows2, single2 = self._points(x2, "x2", item=True)
         if not single and not single2 and rows.shape[0] != rows2.shape[0]:

@@ -426,6 +426,10 @@ class MahalanobisMetric(Metric):
         far = rows[::2] if len(rows) == 3 else rows[2:]  # an anchor is in both pairs
         return self._squared(*far) - self._squared(*rows[:2])
 
+    @cached_property
+    def _takes_vectors(self) -> bool:
+        return super()._takes_vectors and self.kernel_map is None and self.scales is None and not self.unit_rows
+
     def _prepared(self, X: Any) -> Any:
         if self.scales is not None:
             X = divided(X, self.scales)

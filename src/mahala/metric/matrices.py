@@ -177,7 +177,7 @@ def squared_lengths(x: Any, x2: Any, L: FloatArray) -> Any:
     dense = isinstance(x, np.ndarray) and isinstance(x2, np.ndarray)
     # The difference of a sparse row and a dense one is dense; the mapped rows have no more columns than L has rows.
     differences = (x - x2) @ L.T if dense else x @ L.T - x2 @ L.T
-    return np.square(differences).sum(axis=-1)
+    return differences @ differences if differences.ndim == 1 else np.square(differences).sum(axis=-1)
 
 
 def row_dots(others: Any, rows: Any) -> Any:

@@ -182,6 +182,20 @@ def _is_valid(X: object, ndim: int) -> TypeGuard[RealArray]:
     return float(np.vdot(X, X)) <= _LARGEST_SQUARE
 
 
+def stacked_vectors(*vectors: Any) -> FloatArray | None:
+    """Return valid vectors of float64 of one length as rows; None means that they need the full checks."""
+    for x in vectors:
+        if type(x) is not np.ndarray or x.ndim != 1 or x.shape != vectors[0].shape or x.dtype is not _FLOAT64:
+            return None
+    rows = np.array(vectors)
+    return rows if _is_valid(rows, 2) else None
+
+
+def is_vector(x: Any, n_features: int) -> bool:
+    """Whether x is a valid vector of float64 of so many features; False means that it needs the full checks."""
+    return _is_valid(x, 1) and len(x) == n_features and x.dtype is _FLOAT64
+
+
 def check_scale(X: Any, name: str = "X") -> Any:
     """Return X; raise a ValueError if it has values too large to learn from, or is sparse with impossible indices."""
     values: Any = X
