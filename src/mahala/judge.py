@@ -1,7 +1,7 @@
 """Decide between the plain metric and learned ones, on units that were not learned from."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from scipy import stats
@@ -58,11 +58,11 @@ class Verdict(NamedTuple):
     text: str = ""
 
     @classmethod
-    def of(cls, fields: Sequence[Any]) -> Self:
+    def of(cls, fields: Sequence[object]) -> Self:
         """Return the verdict with these fields, as a model file has them; raise ValueError if it is damaged."""
         kinds: list[Any] = [{float: int | float, Kind: str}.get(kind, kind) for kind in cls.__annotations__.values()]
         if len(fields) == len(kinds) and all(map(isinstance, fields, kinds)) and fields[0] in get_args(Kind):
-            return cls(*fields)
+            return cls(*cast(tuple[Any, ...], fields))
         raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
 
     def of_metric(self) -> Self:

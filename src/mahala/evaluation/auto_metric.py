@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
@@ -21,6 +22,7 @@ from mahala.evaluation.cross_validation.panel import default_panel, panel_for
 from mahala.judge import Verdict
 from mahala.learner import checked_options
 from mahala.metric import MahalanobisMetric
+from mahala.support.arrays import RowsLike
 from mahala.support.parameters import Positive, ReadableSignature, Seed, check_params, check_seed
 
 
@@ -66,7 +68,7 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
     random_state: Seed = 0
 
     @checked_options
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None, groups: "ArrayLike | None" = None) -> Self:
         """Choose a metric and fit it.
 
         Parameters
@@ -81,29 +83,31 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
         if isinstance(X, Comparisons):
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
             self.n_features_in_ = X.X.shape[1]
-            X = answers_of(X, y, seed)
-            learners = {name: learner for name, learner in panel_for(X, seed).items() if learns_distance(learner)}
-            board = compare(X, None, learners, groups=groups, budget=share, random_state=seed)
+            answers = answers_of(X, y, seed)
+            learners = {name: learner for name, learner in panel_for(answers, seed).items() if learns_distance(learner)}
+            board = compare(answers, None, learners, groups=groups, budget=share, random_state=seed)
             entry = self._chosen_of(board)
-            metric = refit_answers(X, learners.get(entry.name), unit_rows=entry.unit_rows, seconds=clock.seconds())
+            metric = refit_answers(
+                answers, learners.get(entry.name), unit_rows=entry.unit_rows, seconds=clock.seconds()
+            )
             self.metric_: MahalanobisMetric = cast(MahalanobisMetric, metric)
             return self
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X, groups = self._split_groups(X, groups)
-        if is_frame(X):
-            self.feature_names_in_ = np.array([str(name) for name in X.columns], dtype=object)
+        table, groups = self._split_groups(X, groups)
+        if is_frame(table):
+            self.feature_names_in_ = np.array([str(name) for name in table.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
         else:
-            X = inputs.check_features(self, X, reset=True, at_least=2)
-        board = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
+            table = inputs.check_features(self, table, reset=True, at_least=2)
+        board = compare(table, y, groups=groups, budget=share, baselines=False, random_state=seed)
         entry = self._chosen_of(board)
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
         learner = panel[entry.name] if entry.learned else None
         if len(board.rows) < board.n_rows:  # of a large table, a sample was compared
-            X, y = _safe_indexing(X, board.rows), _safe_indexing(y, board.rows)
-        self.metric_ = refit(X, y, learner, entry.scaling, seconds=clock.seconds(), numbers=numbers)
+            table, y = _safe_indexing(table, board.rows), _safe_indexing(y, board.rows)
+        self.metric_ = refit(table, y, learner, entry.scaling, seconds=clock.seconds(), numbers=numbers)
         return self
 
     def _chosen_of(self, board: Leaderboard) -> Entry:
@@ -122,7 +126,7 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
         kept = [name for name in X.columns if name != self.groups]
         return X[kept], np.asarray(X[self.groups]) if groups is None else groups
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: "RowsLike") -> Any:
         """Map rows into the space in which Euclidean distances are the metric's."""
         check_is_fitted(self, "metric_")
         if is_frame(X) and self.groups is not None and self.groups in list(X.columns):

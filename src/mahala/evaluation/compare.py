@@ -1,5 +1,7 @@
 """Compare learners with each other and with plain distances by cross-validation: plan, measure, summarise."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
@@ -7,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from joblib.parallel import get_active_backend
+from numpy.typing import ArrayLike
 
 from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
@@ -24,7 +27,7 @@ from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import BoolArray
+from mahala.support.arrays import BoolArray, RowsLike
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_rows
 
@@ -42,8 +45,8 @@ class ComparisonInterrupted(KeyboardInterrupt):
 
 
 def compare(
-    X: Any,
-    y: Any = None,
+    X: RowsLike | Comparisons,
+    y: ArrayLike | None = None,
     learners: Mapping[str, Any] | Iterable[str] | None = None,
     *,
     folds: int = 5,
@@ -51,8 +54,8 @@ def compare(
     n_neighbors: int | None = None,
     metric: Literal["auto"] | Measure = "auto",
     scaling: Literal["auto"] | Scaling = "auto",
-    groups: Any = None,
-    times: Any = None,
+    groups: ArrayLike | None = None,
+    times: ArrayLike | None = None,
     budget: float | None = None,
     baselines: bool = True,
     random_state: int = 0,

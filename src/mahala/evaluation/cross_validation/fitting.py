@@ -1,10 +1,13 @@
 """Fit learners to scaled features, and methods that users might try instead, which are context for a comparison."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
@@ -19,7 +22,7 @@ from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit, u
 from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
-from mahala.support.arrays import FloatArray, IndexArray, check_room
+from mahala.support.arrays import FloatArray, IndexArray, RowsLike, check_room
 from mahala.support.limits import out_of_time, time_limit
 from mahala.support.validation import check_rows, is_sparse
 
@@ -37,8 +40,8 @@ _LEAST_FOR_STOPPING = 20
 
 
 def refit(
-    X: Any,
-    y: Any,
+    X: RowsLike,
+    y: ArrayLike,
     learner: Learner | None,
     scaling: Scaling = "standard",
     feature_names: Sequence[str] | None = None,
@@ -73,12 +76,12 @@ def refit(
     >>> metric.scales.round(1).tolist()
     [2.1, 10.0]
     """
-    X, preprocessor = rows_of_table(X)
-    X = check_rows(X)
+    table, preprocessor = rows_of_table(X)
+    rows = check_rows(table)
     names = None if feature_names is None else tuple(feature_names)
     with time_limit(seconds) as limit:
-        target = target_of(y, X.shape[0], numbers)
-        metric = fitted(X, target.codes if learner is None else target.of(learner), learner, scaling)
+        target = target_of(y, rows.shape[0], numbers)
+        metric = fitted(rows, target.codes if learner is None else target.of(learner), learner, scaling)
     origin = dict(metric.origin or {}) | ({"stopped": "time"} if limit.stopped else {})
     return replace(metric, feature_names=names, origin=origin, preprocessor=preprocessor)
 
