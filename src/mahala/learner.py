@@ -181,7 +181,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._seed = int(check_seed(seed).randint(2**31))
         self._rng = np.random.default_rng(self._seed)
 
-    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
+    def _validated(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
         """Validate what there is to learn from: comparisons, or rows with class labels.
 
         With `reset` the features are learned, else compared with those seen before.

@@ -140,7 +140,7 @@ class BatchLearner(DistanceMixin, Learner):
             self._reset_seed()
         else:  # a warm start makes the same random choices again
             self._rng = np.random.default_rng(self._seed)
-        data = self._given(X, y, reset=reset)
+        data = self._validated(X, y, reset=reset)
         if isinstance(data, Triplets) and data.items is not None:
             raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
         rows = data.X if self._reads_stored_rows and not is_sparse(data.X) else dense_rows(data.X)

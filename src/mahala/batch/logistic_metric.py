@@ -143,7 +143,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
         """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
         if self._rated_pairs(X, y) is not None:
             self._check_fitted()
-            return super().score(self._given(X, y, reset=False))
+            return super().score(self._validated(X, y, reset=False))
         return super().score(X, y)
 
     @classmethod
@@ -155,11 +155,13 @@ class LogisticMetric(LogisticParams, BatchLearner):
         pairs = X if isinstance(X, Comparisons) or n_axes(X) != 3 else self._from_array(X)
         return pairs if isinstance(pairs, Pairs) and y is not None and not are_labels(y) else None
 
-    def _given(self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool) -> LabelledRows | Comparisons:
+    def _validated(
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool
+    ) -> LabelledRows | Comparisons:
         """Validate rows with labels, or answers; pairs with ratings become quadruplets."""
         pairs = self._rated_pairs(X, y)
         if pairs is None or y is None:
-            return super()._given(X, y, reset=reset)
+            return super()._validated(X, y, reset=reset)
         self._check_features(pairs, reset=reset)
         return Quadruplets.from_ratings(pairs.X, pairs.left, pairs.right, y, random_state=self._seed)
 

@@ -88,9 +88,11 @@ class MLKR(IterationParams, BatchLearner):
         unit **= 2
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
 
-    def _given(self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool) -> LabelledRows | Comparisons:
+    def _validated(
+        self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool
+    ) -> LabelledRows | Comparisons:
         if isinstance(X, Comparisons):
-            return super()._given(X, y, reset=reset)  # which says what it learns from
+            return super()._validated(X, y, reset=reset)  # which says what it learns from
         X, targets = self._labelled_rows(X, y, reset=reset)
         if targets.min() == targets.max():
             raise ValueError("y has one value; MLKR needs rows of at least two target values that differ")

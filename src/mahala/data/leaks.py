@@ -109,16 +109,16 @@ def _accuracy(codes: IndexArray, predicted: Array) -> float:
 
 def _sum_or_pair(rows: FloatArray, y: FloatArray) -> list[int]:
     """Return the columns of which numbers are a weighted sum, or a function of two."""
-    kept = list(range(rows.shape[1]))
-    if len(kept) < len(y) // 5 and _unexplained(rows, y) <= _UNEXPLAINED:
-        while len(kept) > 1:  # leave out the least important column, as long as the others suffice
-            least = int(np.abs(_weights(rows[:, kept], y)).argmin())
-            others = kept[:least] + kept[least + 1 :]
+    columns = list(range(rows.shape[1]))
+    if len(columns) < len(y) // 5 and _unexplained(rows, y) <= _UNEXPLAINED:
+        while len(columns) > 1:  # leave out the least important column, as long as the others suffice
+            least = int(np.abs(_weights(rows[:, columns], y)).argmin())
+            others = columns[:least] + columns[least + 1 :]
             if _unexplained(rows[:, others], y) > _UNEXPLAINED:
                 break
-            kept = others
-        if 1 < len(kept) <= _MOST_SUMMED:
-            return kept
+            columns = others
+        if 1 < len(columns) <= _MOST_SUMMED:
+            return columns
     alone = [_unexplained(column[:, np.newaxis], y) <= _UNEXPLAINED for column in rows.T]
     for pair in _pairs(np.flatnonzero(~np.array(alone))):
         own = rows[:, pair]

@@ -97,8 +97,8 @@ class _Places(NamedTuple):
         sums = np.zeros((len(sizes), values.shape[1]))
         np.add.at(sums, of_row, values)
         squares = rows.multiply(rows).sum() if is_sparse(rows) else computed((rows.astype(np.float64) ** 2).sum())
-        asked = train if test is None else test, test is None, counts
-        return cls(rows, *asked, of_row, sizes, sums, values, _ROUNDING**2 * float(squares) / n)
+        queries, rounding = train if test is None else test, _ROUNDING**2 * float(squares) / n
+        return cls(rows, queries, test is None, counts, of_row, sizes, sums, values, rounding)
 
     def nearest(self, rows: Places, n: int) -> tuple[IndexArray, FloatArray]:
         """Return the nearest places of some queries and their squared distances."""

@@ -123,8 +123,8 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
             return X, groups
         if not is_frame(X) or self.groups not in list(X.columns):
             raise ValueError(f"groups must name a column of X, a data frame, got {self.groups!r}")
-        kept = [name for name in X.columns if name != self.groups]
-        return X[kept], np.asarray(X[self.groups]) if groups is None else groups
+        columns = [name for name in X.columns if name != self.groups]
+        return X[columns], np.asarray(X[self.groups]) if groups is None else groups
 
     def transform(self, X: "RowsLike") -> Any:
         """Map rows into the space in which Euclidean distances are the metric's."""

@@ -79,18 +79,18 @@ def examples_of(
     train, test = leaderboard.first_part
     numbers = leaderboard.rows if numbers is None else numbers[leaderboard.rows]
     X, y = X[leaderboard.rows], np.asarray(y)[leaderboard.rows]
-    rows, asked = (X[train], X[test]) if preprocessor is None else preprocessor.refitted(X[train], X[test])
+    rows, held_out = (X[train], X[test]) if preprocessor is None else preprocessor.refitted(X[train], X[test])
     with time_limit(seconds):
         fitted: Any = clone(model).fit(rows, y[train])
-    predicted = fitted.predict(asked)
-    shares = fitted.predict_proba(asked).max(axis=1) if fitted.is_classifier else None
+    predicted = fitted.predict(held_out)
+    shares = fitted.predict_proba(held_out).max(axis=1) if fitted.is_classifier else None
     order = np.argsort(predicted if shares is None else shares, kind="stable")
     shown = order[np.unique(np.linspace(0, len(test) - 1, _SHOWN).round().astype(np.intp))]
     examples = [
         Example(int(numbers[test[at]]), predicted[at], None if shares is None else float(shares[at]), y[test[at]])
         for at in shown
     ]
-    reasons = fitted.explain(asked[shown[:1]])
+    reasons = fitted.explain(held_out[shown[:1]])
     reasons = replace(reasons, rows=[(int(numbers[train[row]]), *others) for row, *others in reasons.rows])
     if names is not None:
         reasons = replace(reasons, columns=_by_column(reasons.columns, names), line=_by_column(reasons.line, names))

@@ -150,7 +150,7 @@ class OnlineLearner(Learner):
         """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
         if reset:
             self._reset_seed()
-        data = self._given(X, y, reset=reset)
+        data = self._validated(X, y, reset=reset)
         if not isinstance(data, LabelledRows):
             return data, None
         return self._drawn(data.X, data.codes, at_most), data.codes
