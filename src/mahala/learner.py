@@ -160,21 +160,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._check_fitted()
         if isinstance(X, Comparisons) or (self._learns_from is not None and n_axes(X) == 3):
             comparisons = self._judged(X)
-            margins = self.metric_.margins(comparisons)
-            if not isinstance(comparisons, Pairs):
-                return float(np.mean(margins > 0.0))
-            similar = comparisons.labelled(y).similar
-            if self.metric_.threshold is None:
-                return float(metrics.roc_auc_score(similar, margins))
-            return float(np.mean((margins >= 0.0) == similar))
-        X, codes = self._labelled_rows(X, y, reset=False)
-        if isinstance(self.metric_, MahalanobisMetric):
-            with engine_for(X):
-                return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
-        average, _ = retrieval(scores_in_blocks(self.metric_, X), codes, codes, exclude_self=True)
-        if np.isnan(average).all():
-            raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
-        return float(np.nanmean(average))
+            return quality(self.metric_, comparisons.labelled(y) if isinstance(comparisons, Pairs) else comparisons)
+        return quality(self.metric_, LabelledRows(*self._labelled_rows(X, y, reset=False)))
 
     def _reset_seed(self) -> None:
         seed = self.random_state if "random_state" in self.get_params(deep=False) else 0  # some draw nothing
@@ -293,6 +280,24 @@ class DistanceMixin:
         checked = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
         self._check_features(checked, reset=False)
         return checked
+
+
+def quality(metric: Any, data: LabelledRows | Comparisons) -> float:
+    """Return how well a metric judges labelled rows or comparisons, as `Learner.score` describes."""
+    if isinstance(data, Comparisons):
+        margins = metric.margins(data)
+        if not isinstance(data, Pairs):
+            return float(np.mean(margins > 0.0))
+        if metric.threshold is None:
+            return float(metrics.roc_auc_score(data.similar, margins))
+        return float(np.mean((margins >= 0.0) == data.similar))
+    if isinstance(metric, MahalanobisMetric):
+        with engine_for(data.X):
+            return 1.0 - float(leave_one_out_errors(metric.transform(data.X), data.codes, SCORE_NEIGHBORS)[-1])
+    average, _ = retrieval(scores_in_blocks(metric, data.X), data.codes, data.codes, exclude_self=True)
+    if np.isnan(average).all():
+        raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
+    return float(np.nanmean(average))
 
 
 def learner_kinds() -> list[type[Learner]]:

@@ -29,6 +29,7 @@ def drawn(labelled, n=40, seed=0):
     return Pairs.from_labels(X, y, n, balance=0.5, random_state=seed)
 
 
+@pytest.mark.filterwarnings("ignore:ITML learned nothing")
 @settings(deadline=None)
 @given(
     stream=streams(max_n=30, max_d=4), targets=TARGETS, gamma=GAMMA,
@@ -50,6 +51,7 @@ def test_it_ends_where_the_projections_of_the_paper_end(stream, targets, gamma, 
     assert learner.objective_ == pytest.approx(value, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:ITML learned nothing")
 @given(
     stream=streams(max_n=60, max_d=6), gamma=GAMMA | st.just(1e6),
     scale=st.sampled_from([1e-43, 1e-20, 1.0, 1e30, 1e42]),
@@ -267,6 +269,7 @@ def test_a_warm_start_resumes_from_the_metric(labelled, prior):
     )
 
 
+@pytest.mark.filterwarnings("ignore:ITML learned nothing")
 @pytest.mark.parametrize(
     ("X", "y"),
     [

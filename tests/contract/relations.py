@@ -31,7 +31,9 @@ UNITLESS = {
     "LFDA",
     "LMNN",
     "MDM",
+    "MLKR",
     "MMC",
+    "NCA",
     "PCA",
     "RCA",
     "Relief",
@@ -80,7 +82,7 @@ def relations(learner, X, y, rng):
     yield relation("features in another order", learned(learner, X[:, features], y), M[np.ix_(features, features)])
     if name != "MLKR":  # whose labels are numbers
         yield relation("names of classes", learned(learner, X, np.array(["ash", "elm", "fir", "oak", "yew"])[y]))
-    if of_rows and name not in ORDERED:
+    if of_rows and name not in ORDERED and getattr(learner, "n_samples", None) is None:
         yield relation("rows in another order", learned(learner, X[rows], y[rows]))
     if of_rows and name not in OF_CLASSES:
         yield relation("other classes", learned(learner, X, (y + 1) % (y.max() + 1)))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.neighbors import NearestNeighbors
 
 import mahala
 from contract.learners import (
@@ -80,6 +82,27 @@ def test_ctrl_c_leaves_a_usable_model(learner, labelled, tmp_path):
     assert np.isfinite(interrupted.transform(X)).all()
     interrupted.save(tmp_path / "model.safetensors")
     same_model(mahala.load(tmp_path / "model.safetensors"), interrupted)
+
+
+@every_batch_learner
+def test_the_unit_of_the_features_does_not_matter(learner):
+    """Rows in another unit have the same neighbours, and nothing but what a learner says of them may differ."""
+    rng, X = np.random.default_rng(0), load_wine().data[::2]
+    X = X / X.std(axis=0) * rng.uniform(0.5, 2.0, size=13)
+    y = X @ rng.normal(size=13) if learner._learns_numbers else load_wine().target[::2]
+    # The identity as a prior, and the size of a sparse matrix, are in the units of the features.
+    unitless = {"LSML": {"prior": "covariance"}, "SDML": {"prior": "covariance", "sparsity": 0.0}}
+    learner = clone(learner).set_params(**unitless.get(type(learner).__name__, {}))
+    expected = neighbors(clone(learner).fit(X, y).transform(X))
+    for unit in (1e3, 1e-3):
+        found = neighbors(clone(learner).fit(unit * X, y).transform(unit * X))
+        shared = [len(set(a) & set(b)) / 3.0 for a, b in zip(expected, found, strict=True)]
+        assert np.mean(shared) > 0.98, unit
+
+
+def neighbors(Z):
+    """The three nearest other rows of each row."""
+    return NearestNeighbors(n_neighbors=3).fit(Z).kneighbors(return_distance=False)
 
 
 @every_batch_learner
@@ -196,7 +219,7 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
         assert (type(learner).__name__ in err) if verbose else not err
 
 
-@pytest.mark.filterwarnings("ignore:.* under which all rows are at distance zero")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @every_batch_learner
 @examples(6)
 @given(case=labelled_rows())

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
-from mahala.batch.run import Callback, Model, Run, collapses, matrix_of
+from mahala.batch.cautions import caution
+from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.engine import engine_for
 from mahala.engine.inputs import apply_to_rows, check_features, check_stored_features, persisted, refuse_chunks
@@ -117,10 +118,8 @@ class BatchLearner(DistanceMixin, Learner):
                         raise
                     reason, interrupt = "interrupted", error
             self._set_model(run.model if interrupt else self._finished(data, run.model))
-            if not interrupt and collapses(self._model, data.X):
-                problem = f"{type(self).__name__} found a metric under which all rows are at distance zero"
-                advice = "check that the labels or comparisons depend on the features, or use another learner"
-                warnings.warn(f"{problem}: {advice}", ConvergenceWarning, stacklevel=5)
+            if not interrupt and (problem := caution(self, data, run)) is not None:
+                warnings.warn(f"{type(self).__name__} {problem}", ConvergenceWarning, stacklevel=5)
             self.objectives_ = np.array(run.objectives)
             self.objective_ = run.objectives[-1]
             self.n_iter_ = len(run.objectives)

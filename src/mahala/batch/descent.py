@@ -52,6 +52,8 @@ def descend(
         nonlocal unit, seen
         seen = in_shape(vector)
         result, gradient = objective(seen)
+        if run.first is None:
+            run.first = to_model(seen)
         unit = unit or abs(float(result)) or 1.0
         return float(result) / unit, gradient.astype(np.float64).ravel() / unit
 
@@ -82,13 +84,14 @@ def first_components(
     codes: IndexArray | None,
     rng: Generator,
     warm: Model | None = None,
+    unit: float = 1.0,
 ) -> RealArray:
     """Return L with n_components rows, or as many as features if that is None, in the dtype of X.
 
     "identity" takes the first features, "pca" the directions of most variance, "lda" those that separate the classes,
     followed by those of "pca", and "random" normal numbers of variance 1/d. "auto" is "identity" if L is square, else
     "lda" if it finds enough directions, else "pca". A MahalanobisMetric gives its leading components. If there is a
-    `warm` model, its L is returned.
+    `warm` model, its L is returned. X was divided by `unit`, which the metric and the model were not learned in.
     """
     d = X.shape[1]
     m = d if n_components is None else int(n_components)
@@ -98,11 +101,11 @@ def first_components(
         if warm["L"].shape != (m, d):
             last = f"{len(warm['L'])}, as in the last fit"
             raise ValueError(f"n_components must be {last}, because warm_start=True, got {m}")
-        return warm["L"].astype(X.dtype)
+        return (unit * warm["L"]).astype(X.dtype)
     if isinstance(init, str) and init == "auto":
         init = "identity" if m == d else "lda" if codes is not None and m <= codes.max() else "pca"
     if isinstance(init, MahalanobisMetric):
-        L = init.in_features(d, "init").components[:m]
+        L = unit * init.in_features(d, "init").components[:m]
         # A row of zeros would never change, because the gradient of a row is a multiple of it.
         size = 1e-3 * np.sqrt(np.square(L).mean() if L.size else 1.0 / d)
         L = np.vstack([L, size * rng.normal(size=(m - len(L), d))])

@@ -102,6 +102,7 @@ class GML(IterationParams, WeightedLearner):
         costs = pair_costs(data)
         rows, factors = standardised(data.X, weights)
         floor = float(np.finfo(rows.dtype).eps) ** 0.5
+        run.first = {}  # the coordinates are learned
         coordinates = pair_coordinates(rows, factors, costs.scatter(rows), floor, costs.engine, diagonal=self.diagonal)
         alpha = float(self.alpha)
 

@@ -10,6 +10,7 @@ from sklearn.utils import column_or_1d
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend, first_components
 from mahala.batch.run import IterationParams, Run
+from mahala.batch.whitening import centred
 from mahala.comparisons import Comparisons
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
@@ -27,7 +28,8 @@ class MLKR(IterationParams, BatchLearner):
 
     Kernel regression predicts the target of a row from those of the others, ŷ_i = Σ_{j≠i} p_ij y_j with
     p_ij ∝ exp(-‖Lx_i - Lx_j‖²). MLKR minimises its leave-one-out error Σ_i (y_i - ŷ_i)² over the linear map L by
-    L-BFGS, in float64 on one core. As for :class:`mahala.NCA`, the objective is not convex: scale the rows first.
+    L-BFGS, in float64 on one core. The objective is not convex. The descent starts in the unit that
+    :class:`mahala.NCA` has: scale the features relative to each other first.
 
     Parameters
     ----------
@@ -76,17 +78,16 @@ class MLKR(IterationParams, BatchLearner):
         rows = np.arange(len(data.X))
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = np.sort(self._rng.choice(rows, int(self.n_samples), replace=False))
-        X, targets = data.X[rows] - data.X.mean(axis=0, dtype=np.float64), data.codes[rows] - data.codes.mean()
-        unit = float(data.codes.std())
-        targets /= unit
+        (X, unit), deviation = centred(data.X[rows].astype(np.float64)), float(data.codes.std())
+        targets = (data.codes[rows] - data.codes.mean()) / deviation
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
             error, pull = leave_one_out(X @ L.T, targets)
             return error, 2.0 * pull.T @ X
 
-        start = first_components(self.init, self.n_components, X, None, self._rng, run.warm)
-        unit **= 2
-        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
+        start = first_components(self.init, self.n_components, X, None, self._rng, run.warm, unit)
+        in_features: Any = {"to_model": lambda L: {"L": L / unit}, "report": lambda error: deviation**2 * error}
+        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, **in_features)
 
     def _validated(
         self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool

@@ -80,6 +80,7 @@ class MMC(IterationParams, BatchLearner):
             reason = "similar pairs do not differ in some direction, so no metric attains the minimum"
             raise ValueError(f"regularization must be positive, because {reason}")
         floor, diagonal = self.regularization, self.diagonal
+        run.first = {}  # the coordinates are learned
         coordinates = pair_coordinates(scaled, factors, within, floor, costs.engine, diagonal=diagonal)
 
         def objective(variables: RealArray) -> tuple[float, RealArray]:

@@ -5,8 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Run
+from mahala.batch.whitening import centred
 from mahala.engine import current_engine
-from mahala.engine.inputs import computed
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.parameters import Count, NonNegative, Seed
@@ -18,15 +18,17 @@ class NCA(IterationParams, BatchLearner):
 
     Row i chooses row j ≠ i as its neighbour with probability p_ij ∝ exp(-‖Lx_i - Lx_j‖²). NCA minimises the expected
     number of rows whose neighbour is of another class, Σ_i (1 - Σ_{j of the class of i} p_ij), over the linear map L by
-    L-BFGS. The objective is not convex, and if all p_ij are 0 or 1 at the start, as for rows of large scale, its
-    gradient vanishes and L does not change. Scale the rows first.
+    L-BFGS. The objective is not convex, and its gradient vanishes where all p_ij are 0 or 1. So the descent starts in
+    the unit in which features have a mean variance of 1, and the unit of X does not matter. The units of features
+    relative to each other do: scale the features first.
 
     Parameters
     ----------
     n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
-        The first L. "auto" is "identity" if L is square, else "lda" if there are more than m classes, else "pca".
+        The first L, in that unit. "auto" is "identity" if L is square, else "lda" if there are more than m classes,
+        else "pca". A metric is used unchanged.
     max_iter : int, default=100
         Maximum number of iterations.
     tol : float, default=1e-5
@@ -76,12 +78,13 @@ class NCA(IterationParams, BatchLearner):
     random_state: Seed = None
 
     def _learn(self, data: LabelledRows, run: Run) -> str:
-        X, engine = data.X - computed(data.X.mean(axis=0)), current_engine()
+        (X, unit), engine = centred(data.X), current_engine()
         rows = engine.place(X)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
             hits, pull = engine.softmax(engine.map(rows, L), data.codes)
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
-        start = first_components(self.init, self.n_components, X, data.codes, self._rng, run.warm)
-        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol)
+        start = first_components(self.init, self.n_components, X, data.codes, self._rng, run.warm, unit)
+        max_iter, tol = self.max_iter, self.tol
+        return descend(objective, start, run, max_iter=max_iter, tol=tol, to_model=lambda L: {"L": L / unit})

@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mahala.compiled.threads import transposed_product
-from mahala.engine.inputs import computed
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import FloatArray, RealArray, row_blocks
+from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.limits import out_of_time
 from mahala.support.parameters import Count, NonNegative, ReadableSignature
-from mahala.support.validation import to_numpy
 
 # What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs. If it
 # is mixed with the identity, "weights" has the weights of both.
@@ -71,6 +69,7 @@ class Run:
     warm: Model | None = None
     resumes: bool = False
     objectives: list[float] = field(default_factory=list)
+    first: Model | Callable[[], Model] | None = None  # at the start of a descent; empty if that is learned, too
     asked_to_stop: bool = False
     _model: Model | Callable[[], Model] = field(default_factory=dict)
 
@@ -109,20 +108,6 @@ def check_n_components(n_components: float | None, most: int, what: str) -> None
 def in_precision(L: RealArray, dtype: DTypeLike) -> RealArray:
     """Return a map in the dtype of the rows, or unchanged if its numbers are too large for squares of float32."""
     return L.astype(dtype) if np.abs(L).max() < 1e18 else L
-
-
-def collapses(model: Model, X: RealArray) -> bool:
-    """Return whether there are rows that differ, and all of them are at distance zero."""
-    if "weights" in model and model["weights"][1] > 0.0:
-        return False
-    differ = False
-    A, first = model[next(key for key in ("w", "M", "L") if key in model)], to_numpy(computed(X[:1]))
-    for block in row_blocks(*X.shape):  # of which the first one usually decides
-        differences = to_numpy(computed(X[block])) - first
-        if np.any(differences * A if A.ndim == 1 else differences @ A.T):
-            return False
-        differ = differ or bool(differences.any())
-    return differ
 
 
 def matrix_of(model: Model) -> FloatArray:

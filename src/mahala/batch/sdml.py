@@ -120,6 +120,7 @@ class SDML(IterationParams, BatchLearner):
 
         warm = run.warm
         start = None if warm is None else warm["M"][within]
+        run.first = lambda: to_model(np.linalg.inv(inverse).astype(np.float64))
         try:
             lasso = _Lasso(inverse + balance * pairs, float(self.sparsity))
             return lasso.solve(start, run, to_model, constant, max_iter=self.max_iter, tol=self.tol)

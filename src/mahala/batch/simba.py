@@ -7,7 +7,7 @@ import numpy as np
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
-from mahala.batch.whitening import divided_by_largest
+from mahala.batch.whitening import centred, constant
 from mahala.compiled.sums.weighting import simba_pass
 from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray, check_room, slices
@@ -67,13 +67,8 @@ class Simba(IterationParams, BatchLearner):
     def _learn(self, data: LabelledRows, run: Run) -> str:
         codes = data.codes
         rows = rows_in_shared_classes(codes)
-        # Centred, and divided by the root mean square of the standard deviations of the features that vary.
-        X, largest = divided_by_largest(data.X)
-        variances = X.var(axis=0, dtype=np.float64)
-        varies = variances > 0.0
-        deviation = float(np.sqrt(variances.sum() / max(1, np.count_nonzero(varies)))) or 1.0
-        X -= X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        X /= X.dtype.type(deviation)
+        X, unit = centred(data.X)
+        varies = ~constant(X)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
         before = run.warm
         if before is None:
@@ -95,7 +90,7 @@ class Simba(IterationParams, BatchLearner):
                 margin = _margin(X, codes, rows, normal)
                 if margin > best:
                     best, weights = margin, normal
-            if run.step(-best * largest * deviation, {"w": weights, "starts": starts.copy()}):
+            if run.step(-best * unit, {"w": weights, "starts": starts.copy()}):
                 return "callback"
             if np.isfinite(last) and best - last <= self.tol * abs(last):
                 return "converged"

@@ -9,6 +9,7 @@ from scipy.linalg import eigh
 
 from mahala.batch.run import Model
 from mahala.compiled.threads import product
+from mahala.data.scaling import in_one_unit
 from mahala.engine import Engine
 from mahala.engine.cores import Cores
 from mahala.engine.inputs import apply_to_rows, computed
@@ -160,6 +161,14 @@ def divided_by_largest(X: RealArray) -> tuple[Any, float]:
     largest = max(float(high), -float(low))
     shifted /= X.dtype.type(largest or 1.0)
     return shifted, largest
+
+
+def centred(X: RealArray) -> tuple[Any, float]:
+    """Return X less its mean, divided by a number after which varying features have a mean variance of 1; and it."""
+    unit = float(in_one_unit(X, np.ones(X.shape[1]))[0])
+    rows = X - computed(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
+    rows /= X.dtype.type(unit)
+    return rows, unit
 
 
 def standardised(X: RealArray, weights: FloatArray | None = None) -> tuple[Any, RealArray]:
