@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import mahala
 from mahala.batch.run import Run
 from mahala.cli.main import app
+from mahala.data.scaling import learner_scales
 from mahala.data.tables import read_table
 from mahala.online.state.margin import MarginState
 
@@ -41,17 +42,42 @@ def test_a_model_for_raw_rows(tmp_path, table):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     X, y, names = read_table(table, label="class", drop=["id"])[:3]
-    scaled = X / X.std(axis=0)
+    scaled = X / learner_scales(X, "numbers")
     learner = mahala.LMNN(mu=0.3, random_state=0).fit(scaled, y)
     metric = mahala.Metric.load(out)
     assert metric.feature_names == names
     np.testing.assert_allclose(metric.pairwise(X), learner.metric_.pairwise(scaled), rtol=1e-9, atol=1e-9)
     assert metric.origin["learner"] == "LMNN"
-    expected = {"learner": "LMNN", "rows": 90, "classes": 3, "features": 7, "scaling": "standard", "file": str(out)}
+    expected = {"learner": "LMNN", "rows": 90, "classes": 3, "features": 7, "scaling": "numbers", "file": str(out)}
     assert expected.items() <= told.items()
     assert told["rank"] == metric.n_components
-    board = mahala.compare(X, y, {"LMNN": mahala.LMNN(mu=0.3)}, repeats=1, scaling="standard", baselines=False)
+    board = mahala.compare(X, y, {"LMNN": mahala.LMNN(mu=0.3)}, repeats=1, scaling="numbers", baselines=False)
     assert told["verdict"]["gain"] == pytest.approx(board.verdict.gain)
+
+
+def test_the_scaling_is_that_of_compare(tmp_path):
+    """In which no mark of missing values and no rare level is the larger part of a distance."""
+    rng = np.random.default_rng(0)
+    sizes, weights = rng.normal(size=(2, 400))
+    lines = ["size,weight,colour,class"]
+    for size, weight, number in zip(sizes, weights, range(400), strict=True):
+        given = "" if number % 80 == 7 else f"{weight:.3f}"
+        colour = "violet" if number % 100 == 3 else ("red", "blue")[number % 2]
+        lines.append(f"{1000 * size:.3f},{given},{colour},{'ab'[int(size + 0.3 * rng.normal() > 0)]}")
+    path, out = tmp_path / "t.csv", tmp_path / "m.safetensors"
+    path.write_text("\n".join(lines) + "\n")
+    X, y, names = read_table(path, label="class")[:3]
+    board = mahala.compare(X, y, {"PCA": mahala.PCA()}, folds=3, repeats=1, baselines=False)
+    for options, how in (((), board["PCA"].scaling), (("--scaling", "standard"), "standard")):
+        result = run(path, "--label", "class", "--learner", "pca", "--output", out, "--no-judge", "--json", *options)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["scaling"] == how
+        metric = mahala.Metric.load(out)
+        np.testing.assert_allclose(metric.scales, learner_scales(X, how))
+        parts = X.var(axis=0) / metric.scales**2  # of the mean squared distance, under PCA without any loss
+        shares = dict(zip(names, parts / parts.sum(), strict=True))
+        rare = shares["weight missing"] + shares["colour=violet"]
+        assert rare == pytest.approx(2 / 6) if options else rare < 0.02
 
 
 def test_what_is_printed(tmp_path, table):
@@ -69,7 +95,7 @@ def test_scaling_none_and_seed(tmp_path, table):
     for seed in (1, 1, 2):
         assert run(*base, "--seed", seed).exit_code == 0
         metric = mahala.Metric.load(out)
-        assert metric.scales is None
+        assert np.ptp(metric.scales) == 0.0  # one unit for all features
         matrices.append(metric.matrix)
     np.testing.assert_array_equal(matrices[0], matrices[1])
     assert not np.array_equal(matrices[0], matrices[2])
@@ -182,7 +208,7 @@ def test_ctrl_c_saves_the_model_so_far(tmp_path, table, monkeypatch, learner):
             ["--label", "class", "--drop", "id", "--state", "--scaling", "standard"],
             "--scaling must be none here: --stat",
         ),
-        (["--label", "class", "--drop", "id", "--scaling", "minmax"], "Invalid value for '--scaling'"),
+        (["--label", "class", "--drop", "id", "--scaling", "max"], "Invalid value for '--scaling'"),
         (["--label", "class", "--ids", "id"], "--ids goes with a model that predicts"),
     ],
 )

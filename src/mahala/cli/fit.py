@@ -33,12 +33,12 @@ def fit(
     ] = "auto",
     settings: options.Settings = None,
     scaling: Annotated[
-        Literal["standard", "none"] | None,
+        Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
         typer.Option(
-            help="With a learner: divide features by their standard deviation; default: standard unless sparse or "
-            "bilinear."
+            help="With a learner: divide features by their deviation, range or quartiles; auto: chosen as in compare, "
+            "none for bilinear similarities."
         ),
-    ] = None,
+    ] = "auto",
     ids: Annotated[
         str | None, typer.Option(help="Column with the names of the rows, by which predictions are explained.")
     ] = None,

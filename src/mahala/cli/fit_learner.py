@@ -15,7 +15,7 @@ from mahala.cli.options import FitOptions, computing
 from mahala.cli.output import Facts, escape, fact_grid, show
 from mahala.cli.predictors import in_progress
 from mahala.cli.tables import check_labels, labelled_table, show_columns
-from mahala.support.validation import is_chunked, is_sparse
+from mahala.support.validation import is_chunked
 
 if TYPE_CHECKING:
     from mahala.data.scaling import Scaling
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 # Folds of the judge, and how long their fits may take.
 _FOLDS, _MOST_SECONDS = 5, 30.0
+_SCALED = {
+    "none": "",
+    "numbers": ", numbers divided by their standard deviation",
+    "standard": ", divided by their standard deviation",
+    "minmax": ", divided by their range",
+    "robust": ", divided by the distance between their quartiles",
+}
 
 
 def fit_learner(options: FitOptions) -> None:
@@ -53,20 +60,20 @@ def _check(options: FitOptions) -> None:
 
 def _fitted(options: FitOptions, learner: Learner) -> Facts:
     """Fit, write and judge a learner; return what to print."""
-    from mahala.data.scaling import divided, feature_scales
+    from mahala.data.scaling import divided, learner_scales
 
     table = _read(options, learner)
     if not options.as_json:
         show_columns(table.columns)
     scaling = _scaling(options, learner, table)
-    scales = feature_scales(table.X, scaling)
-    X = divided(table.X, scales)
+    scales = None if _stays_raw(options, learner) else learner_scales(table.X, scaling)
+    X = table.X if scales is None else divided(table.X, scales)
     started = time.perf_counter()
     stopped = in_progress(
         lambda: learner.fit(X, table.labels), lambda: getattr(learner, "stop_reason_", None) == "interrupted"
     )
     seconds = time.perf_counter() - started
-    metric = _saved(options, learner, table, None if scaling == "none" else scales, stopped)
+    metric = _saved(options, learner, table, scales, stopped)
     classes = None if table.labels is None or learner._learns_numbers else len(np.unique(table.labels))
     judged = options.judge and not options.state and not stopped and _FOLDS * seconds <= _MOST_SECONDS
     return {
@@ -105,16 +112,29 @@ def _read(options: FitOptions, learner: Learner) -> Table:
 
 
 def _scaling(options: FitOptions, learner: Learner, table: Table) -> Scaling:
-    bilinear = _is_bilinear(learner)
-    if options.scaling == "standard" and (bilinear or options.state):
-        why = (
-            f"{type(learner).__name__} learns a bilinear similarity, whose items are not scaled"
-            if bilinear
-            else "--state saves the learner, which must see later rows in the same scale"
-        )
-        raise ValueError(f"--scaling must be none here: {why}")
-    unscaled = bilinear or options.state or is_sparse(table.X)
-    return options.scaling or ("none" if unscaled else "standard")
+    """Return the scaling of the features: the one given, or the one that `mahala compare` would choose for all rows."""
+    from mahala.data.scaling import tried_scalings
+    from mahala.evaluation.cross_validation.measuring import scaling_for
+
+    if _stays_raw(options, learner):
+        if options.scaling not in ("auto", "none"):
+            why = (
+                f"{type(learner).__name__} learns a bilinear similarity, whose items are not scaled"
+                if _is_bilinear(learner)
+                else "--state saves the learner, which must see later rows in the same scale"
+            )
+            raise ValueError(f"--scaling must be none here: {why}")
+        return "none"
+    if options.scaling != "auto":
+        return options.scaling
+    if table.labels is None or is_chunked(table.X):
+        return tried_scalings(table.X)[0]
+    return scaling_for(table.X, table.labels, numbers=learner._learns_numbers, seed=options.seed)
+
+
+def _stays_raw(options: FitOptions, learner: Learner) -> bool:
+    """Return whether a learner sees the features as they are, since later rows will not be scaled."""
+    return options.state or _is_bilinear(learner)
 
 
 def _is_bilinear(learner: Learner) -> bool:
@@ -164,8 +184,7 @@ def _lines(facts: Facts, options: FitOptions) -> Iterator[tuple[str, str | None]
     yield "learner", escape(" ".join([facts["learner"], *options.settings]))
     classes = "" if facts["classes"] is None else f" of {facts['classes']} classes"
     yield "learned from", f"{facts['rows']:,} rows{classes}"
-    scaled = ", divided by their standard deviation" if facts["scaling"] == "standard" else ""
-    yield "features", f"{facts['features']:,}{scaled}"
+    yield "features", f"{facts['features']:,}{_SCALED[facts['scaling']]}"
     yield "rank", None if facts["rank"] is None else f"{facts['rank']:,}"
     yield "verdict", None if facts["verdict"] is None else escape(facts["verdict"]["sentence"])
     stopped = ", stopped by Ctrl-C" if facts["stopped"] == "interrupted" else ""

@@ -53,7 +53,7 @@ def fit_predictor(options: FitOptions) -> None:
 
 def _check(options: FitOptions) -> None:
     """Raise ValueError for options that only learners of metrics have."""
-    refused = {"--scaling": options.scaling, "--state": options.state, "--scheduler": options.scheduler}
+    refused = {"--scaling": options.scaling != "auto", "--state": options.state, "--scheduler": options.scheduler}
     for option, is_set in refused.items():
         if is_set:
             raise ValueError(f"{option} goes with a learner of metrics: name one by --learner, such as LMNN")

@@ -60,7 +60,7 @@ class FitOptions(NamedTuple):
     output: Path
     learner: str
     settings: list[str]
-    scaling: Literal["standard", "none"] | None
+    scaling: Literal["auto", "none", "numbers", "standard", "minmax", "robust"]
     drop: list[str]
     keep: list[str]
     keep_ids: bool

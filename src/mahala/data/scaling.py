@@ -86,6 +86,24 @@ def in_one_unit(X: Any, scales: FloatArray) -> FloatArray:
     return np.asarray(scales * (largest * np.sqrt(np.mean((deviations[varies] / largest) ** 2))))
 
 
+def learner_scales(X: Any, scaling: Scaling) -> FloatArray:
+    """Return the divisors of `feature_scales`, times a number after which features have a mean variance of 1."""
+    scales = feature_scales(X, scaling)
+    return scales if scaling == "standard" else in_one_unit(X, scales)
+
+
+def tried_scalings(X: Any) -> tuple[Scaling, ...]:
+    """Return the scalings to choose from, the usual one first.
+
+    That is "numbers" where some features are 0/1, but not all, and "none" for sparse rows, whose rare features, such as
+    words, would otherwise dominate.
+    """
+    if is_sparse(X):
+        return "none", "standard", "minmax", "robust"
+    binary = binary_features(X)
+    return SCALINGS if binary.any() and not binary.all() else SCALINGS[1:]
+
+
 def _deviation(X: Any) -> FloatArray:
     """Return the standard deviation of each feature, 0 if the feature is constant."""
     if is_sparse(X):

@@ -18,7 +18,7 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import rows_of_table
-from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit, unit_length
+from mahala.data.scaling import Scaling, divided, feature_scales, learner_scales, unit_length
 from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
@@ -88,12 +88,11 @@ def refit(
 
 def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> MahalanobisMetric:
     """Do the work of `refit`, on valid rows and the codes of their classes, or target values."""
-    scales = feature_scales(X, scaling)
     if learner is None:
+        scales = feature_scales(X, scaling)
         metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
         return (metric if scaling == "none" else replace(metric, scales=scales)).learned_from(X)
-    if scaling != "standard":
-        scales = in_one_unit(X, scales)
+    scales = learner_scales(X, scaling)
     metric = clone(learner).fit(divided(X, scales), y).metric_
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")

@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from mahala.compiled.threads import one_thread
-from mahala.data.scaling import Scaling, divided, feature_scales
+from mahala.data.scaling import Scaling, divided, feature_scales, tried_scalings
 from mahala.evaluation.cross_validation.answers import AnswerPlan, losses_of
 from mahala.evaluation.cross_validation.fitting import (
     CLASSIFIERS,
@@ -24,16 +24,17 @@ from mahala.evaluation.cross_validation.fitting import (
     fitted,
     predictor_scores,
 )
-from mahala.evaluation.cross_validation.measures import Measure, losses, rarer_class, row_losses
+from mahala.evaluation.cross_validation.measures import Measure, losses, measure_for, rarer_class, row_losses
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
-from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.evaluation.cross_validation.plan import Key, Plan, Target, target_of
 from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.voting import best_count, chosen_neighbors, predictions
+from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.metric.plots import distance_shares, row_differences
 from mahala.online.online_learner import OnlineLearner
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.limits import time_limit
 from mahala.support.parameters import config_context, get_config
 
@@ -180,18 +181,41 @@ def choose(plan: Plan, part: int, config: dict[str, Any]) -> tuple[Scaling, Scal
     settings = plan.settings
     if settings.scaling != "auto":
         return settings.scaling, settings.scaling
-    rng = np.random.default_rng(settings.random_state + part)
-    rows = plan.parts[part][0]
-    if len(rows) > _MOST_TRIED:
-        rows = np.sort(rng.choice(rows, _MOST_TRIED, replace=False))
+    rows = _tried(plan.parts[part][0], settings.random_state + part)
     (X, _), target = plan.split(rows, rows[:0]), plan.target.select(rows)
     counts = plan.counts if settings.n_neighbors is None else np.array([settings.n_neighbors])
-    counts = np.unique(np.minimum(counts, len(rows) - 1))
-    measure: Measure = "error" if plan.measure == "error" else "r2" if target.is_number else "balanced"
+    with config_context(**config):
+        by_scaling = _losses_by_scaling(X, target, plan.scalings, counts, plan.measure)
+    scaled: dict[Scaling, FloatArray] = {how: losses for how, losses in by_scaling.items() if how != "none"}
+    return clearly_best(by_scaling), clearly_best(scaled)
+
+
+def scaling_for(X: Any, y: Any, *, numbers: bool, seed: int = 0) -> Scaling:
+    """Return the scaling that `compare` chooses for learners if all rows are its training part."""
+    target = target_of(y, X.shape[0], numbers)
+    rows = _tried(np.arange(X.shape[0]), seed)
+    measure: Measure = "r2" if numbers else measure_for(target.codes)
+    counts = np.array(DEFAULT_NEIGHBORS)
+    return clearly_best(_losses_by_scaling(X[rows], target.select(rows), tried_scalings(X), counts, measure))
+
+
+def _tried(rows: IndexArray, seed: int) -> IndexArray:
+    """Return the rows by which a scaling is chosen."""
+    if len(rows) <= _MOST_TRIED:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, _MOST_TRIED, replace=False))
+
+
+def _losses_by_scaling(
+    X: Any, target: Target, scalings: Sequence[Scaling], counts: IndexArray, measure: Measure
+) -> dict[Scaling, FloatArray]:
+    """Return the leave-one-out losses of rows under each scaling, with its best number of neighbours."""
+    counts = np.unique(np.minimum(counts, X.shape[0] - 1))
+    measure = "error" if measure == "error" else "r2" if target.is_number else "balanced"
     by_scaling: dict[Scaling, FloatArray] = {}
     by_shape: dict[bytes, FloatArray] = {}  # scales that are multiples of each other make the same mistakes
-    with config_context(**config), one_thread():
-        for how in plan.scalings:
+    with one_thread():
+        for how in scalings:
             scales = feature_scales(X, how)
             shape = (scales / scales.max()).round(12).tobytes()
             if shape not in by_shape:
@@ -199,8 +223,7 @@ def choose(plan: Plan, part: int, config: dict[str, Any]) -> tuple[Scaling, Scal
                 tried = cast(FloatArray, row_losses(measure, predicted.T, target.values))
                 by_shape[shape] = tried[best_count(tried.mean(axis=1))]
             by_scaling[how] = by_shape[shape]
-    scaled: dict[Scaling, FloatArray] = {how: losses for how, losses in by_scaling.items() if how != "none"}
-    return clearly_best(by_scaling), clearly_best(scaled)
+    return by_scaling
 
 
 def clearly_best(losses: Mapping[Scaling, FloatArray]) -> Scaling:

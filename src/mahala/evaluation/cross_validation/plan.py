@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mahala.data.copies import Copies
 from mahala.data.labels import binned, is_continuous
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
-from mahala.data.scaling import SCALINGS, Scaling, binary_features, feature_scales
+from mahala.data.scaling import Scaling, feature_scales, tried_scalings
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
 from mahala.evaluation.cross_validation.settings import Settings
@@ -131,16 +131,8 @@ class Plan:
 
     @cached_property
     def scalings(self) -> tuple[Scaling, ...]:
-        """Scalings that are tried, the usual one first; "numbers" only where there are 0/1 features."""
-        if self.settings.scaling != "auto":
-            return (self.settings.scaling,)
-        return SCALINGS if self.has_binary else SCALINGS[1:]
-
-    @cached_property
-    def has_binary(self) -> bool:
-        """Whether some, but not all features are 0/1."""
-        binary = binary_features(self.X)
-        return bool(binary.any() and not binary.all())
+        """Scalings that are tried, the usual one first."""
+        return tried_scalings(self.X) if self.settings.scaling == "auto" else (self.settings.scaling,)
 
     @cached_property
     def plain(self) -> list[str]:
@@ -150,7 +142,7 @@ class Plan:
         if not scaling_matters:
             return [EUCLIDEAN]
         names = [EUCLIDEAN, EUCLIDEAN_SCALED]
-        return [*names, EUCLIDEAN_ALL] if self.settings.scaling == "auto" and self.has_binary else names
+        return [*names, EUCLIDEAN_ALL] if len(self.scalings) > 1 and self.scalings[0] == "numbers" else names
 
     @cached_property
     def records(self) -> dict[str, str]:
