@@ -73,6 +73,7 @@ def test_the_table_has_the_entries_of_both_kinds_of_items(trees, stored):
         (["--triplets", "answers.csv", "--learners", "ITML"], "names among LogisticMetric, LMNN"),
         (["--triplets", "answers.csv", "--groups", "who"], "--groups goes with rows that have labels"),
         (["--by", "who"], "--by and --ids go with --triplets"),
+        (["--triplets", "answers.csv", "--ids", "nom"], "id names the array 'nom'"),
         (["--pairs", "answers.csv"], "answer 1 must say yes or no"),
     ],
 )
@@ -119,7 +120,20 @@ def test_the_model_of_a_table_takes_such_tables(trees, monkeypatch):
         writer = csv.writer(file)
         writer.writerow(["name", "w", "x", "y", "z", "colour"])
         writer.writerows([name, *row, "red" if row[1] > 0 else "blue"] for name, row in zip(NAMES, X, strict=True))
-    options = "--ids", "name", "--learners", "LMNN", "--output", "out", "--no-report"
-    result = mahala("trees.csv", "--triplets", "answers.csv", *options)
+    options = "--triplets", "answers.csv", "--learners", "LMNN", "--output", "out", "--no-report"
+    result = mahala("trees.csv", *options)
     assert result.exit_code == 0, result.output
-    assert Metric.load(trees / "out" / "model.safetensors").preprocessor is not None
+    assert "The column 'name' has the names of the items" in result.stderr
+    found = Metric.load(trees / "out" / "model.safetensors")
+    assert found.preprocessor is not None
+    assert mahala("trees.csv", *options, "--ids", "name").exit_code == 0
+    np.testing.assert_array_equal(Metric.load(trees / "out" / "model.safetensors").matrix, found.matrix)
+    # A name that is misspelt does not hide the column, and numbers are those of rows.
+    answers = (trees / "answers.csv").read_text()
+    (trees / "answers.csv").write_text(answers.replace("tree 7,", "treee 7,", 1))
+    assert "(did you mean 'tree 7'?)" in " ".join(mahala("trees.csv", *options).output.split())
+    (trees / "answers.csv").write_text(answers.replace("tree ", ""))
+    assert "has the names" not in mahala("trees.csv", *options).stderr
+    (trees / "answers.csv").write_text(answers.replace("tree ", "bush "))
+    message = "--ids must name the column of trees.csv that has the names in the answers, such as 'bush 0'"
+    assert message in " ".join(mahala("trees.csv", *options).output.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from mahala.data.scaling import feature_scales
+from mahala.data.tables import read_table
 
 
 def run(*arguments, keys="", code=0):
@@ -49,6 +52,34 @@ def test_answers_are_those_of_the_teacher(items):
     shown = CliRunner().invoke(app, ["show", str(folder / "m")])
     assert shown.exit_code == 0
     assert "learner Teacher" in " ".join(shown.stdout.split())
+
+
+def test_a_table_is_read_as_by_other_commands(items):
+    folder, _, rows = items
+    shapes = ["round" if row[1] > 0 else "flat" for row in rows]
+    lines = ["kind,shoe,shape,width;cm,length,stars"]
+    for number, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
+        lines.append(f"k{number % 3},shoe {number},{shape},{100 * row[0]:.4f},{row[2]:.4f},{number % 5}")
+    path = folder / "shoes.csv"
+    path.write_text("\n".join(lines) + "\n")
+    options = ("--label", "kind", "--drop", "stars", "--model", folder / "m", "--metric", folder / "metric")
+    result = run(path, *options, keys="a\n" * 5)
+    assert "is more like  a  shoe" in result.stderr
+    metric = mahala.Metric.load(folder / "metric")
+    assert metric.feature_names == ("shape=flat", "shape=round", "width;cm", "length")
+    table = read_table(path, label="kind", drop=["shoe", "stars"])
+    np.testing.assert_allclose(metric.scales, feature_scales(table.X, "numbers"))
+    np.testing.assert_allclose(mahala.load(folder / "m").X, table.X / metric.scales)
+    shown = CliRunner().invoke(
+        app, ["transform", str(path), "--model", str(folder / "metric"), "--output", str(folder / "z.npy")]
+    )
+    assert shown.exit_code == 0, shown.output
+    run(path, *options, "--ids", "shape", "--scaling", "none", "--model", folder / "other", keys="q\n")
+    np.testing.assert_array_equal(
+        mahala.load(folder / "other").X, read_table(path, label="kind", drop=["shape", "stars"], identifiers=False).X
+    )
+    message = "--drop goes with tables, but .*items.npy holds vectors"
+    assert re.search(message, " ".join(run(folder / "items.npy", *options[2:], code=2).stderr.split()))
 
 
 def test_what_does_not_help_is_not_written(items, monkeypatch):

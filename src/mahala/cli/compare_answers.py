@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import mahala
+from mahala.cli.items import read_named_items
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
@@ -15,12 +16,14 @@ AnswerKind = Literal["triplets", "pairs", "ratings"]
 
 def answer_table(items: str, kind: AnswerKind, path: Path, *, by: str | None, ids: str | None, seed: int) -> Table:
     """Return answers over the rows of items as the X of a table, and who gave each as its column `by`."""
-    import numpy as np
-
-    from mahala.data.answer_files import read_answers
+    from mahala.data.answer_files import is_row_number, names_in, read_answers
     from mahala.evaluation.cross_validation.answers import answers_of
 
-    table, names = _items(items, ids)
+    used = names_in(path, kind, by=by)
+    table = read_named_items(items, ids, used)
+    # Numbers are those of rows, unless a column was named.
+    by_name = ids is not None or table.preprocessor is None or not all(map(is_row_number, used))
+    names = None if table.names is None or not by_name else table.names.tolist()
     rows, values, people = read_answers(path, kind, table.X.shape[0], names, by=by)
     if values is not None and values.dtype == bool:
         values = values * 2 - 1  # +1 for similar pairs and -1 for others
@@ -29,8 +32,7 @@ def answer_table(items: str, kind: AnswerKind, path: Path, *, by: str | None, id
     if people is not None and len(people) != len(answers):
         raise ValueError("--by goes with --triplets and --pairs: ratings become comparisons of two pairs")
     extra = {} if by is None or people is None else {by: people}
-    names = table.names if names is None else np.array(names, dtype=object)
-    return table._replace(X=answers, labels=None, columns=(), extra=extra, names=names)
+    return table._replace(X=answers, labels=None, columns=(), extra=extra)
 
 
 def answer_learners(answers: mahala.comparisons.Comparisons, names: str | None, seed: int) -> dict[str, Any]:
@@ -39,15 +41,3 @@ def answer_learners(answers: mahala.comparisons.Comparisons, names: str | None, 
 
     panel = panel_for(answers, seed)
     return panel if names is None else named_learners(filter(None, map(str.strip, names.split(","))), panel)
-
-
-def _items(items: str, ids: str | None) -> tuple[Table, Any]:
-    """Return the rows of items, and their names, or None."""
-    from mahala.data.datasets import read_data
-    from mahala.data.tables import Table
-
-    if Path(items).suffix.lower() in (".npy", ".npz", ".parquet"):
-        X, names = mahala.data.read_vectors(items, id=ids)
-        return Table(X, None, None), names
-    table = read_data(items, extra=[] if ids is None else [ids])
-    return table, None if ids is None else table.extra[ids].tolist()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-import mahala
 from mahala.cli.output import escape, terminal
 from mahala.cli.output import table as table_of
 from mahala.support.files import check_readable
@@ -112,12 +111,6 @@ def check_labels(table: Table, data: str, purpose: str) -> None:
         raise ValueError(f"{data} has no labels, {purpose}: use an .npz file with X and y")
     names = [name for name, _ in table.columns if table.preprocessor is not None]
     raise ValueError(f"--label must name the column of labels, {purpose}; the columns are {', '.join(names[:20])}")
-
-
-def read_with_ids(path: Path) -> tuple[Rows, list[str]]:
-    """Return the vectors of a file and their ids as text, row numbers if there are none."""
-    rows, ids = mahala.data.read_vectors(path)
-    return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 
 def open_input(path: Path | None) -> AbstractContextManager[Any]:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import typer
 
 import mahala
-from mahala.cli.options import Force, check_output
+from mahala.cli import options
+from mahala.cli.items import read_named_items
 from mahala.cli.output import Facts, Json, escape, fact_grid, say, show, write_files
-from mahala.cli.tables import read_with_ids
+from mahala.cli.tables import show_columns
+from mahala.data.scaling import divided, feature_scales, tried_scalings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from mahala.data.scaling import Scaling
+    from mahala.data.tables import Table
+    from mahala.support.arrays import FloatArray
 
 
 # Answers between two times that the model file is written.
@@ -25,21 +32,37 @@ _SAVED = 10
 
 
 def teach(
-    items: Annotated[Path, typer.Argument(metavar="ITEMS", help="Vectors of items: .npy, .npz or .parquet.")],
+    items: Annotated[
+        str, typer.Argument(metavar="ITEMS", help="Vectors of items (.npy, .npz or .parquet), or a table such as .csv.")
+    ],
     model: Annotated[Path, typer.Option(help="The model file to write; if it exists, teaching resumes from it.")],
     names: Annotated[
         Path | None, typer.Option(help="A text file with the name of each item on a line; default: ids or row numbers.")
     ] = None,
+    ids: Annotated[
+        str | None, typer.Option(help="Column or array of the names; default: found, or row numbers.")
+    ] = None,
     metric: Annotated[Path | None, typer.Option(help="Write the metric alone to this model file.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the labels, which is not a feature.")] = None,
+    scaling: Annotated[
+        Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
+        typer.Option(help="Divide features by their deviation, range or quartiles; auto: numbers of tables only."),
+    ] = "auto",
+    drop: options.Drop = None,
+    keep: options.Keep = None,
+    keep_ids: options.KeepIds = False,
+    decimal: options.Decimal = None,
+    first_index: options.FirstIndex = 1,
     seed: Annotated[int, typer.Option(help="The random_state of a new model.", min=0)] = 0,
-    force: Force = False,
+    force: options.Force = False,
     as_json: Json = False,
 ) -> None:
     """Learn a metric from answers to questions: which of two items is more like a third one?
 
     Answer with `a`, `b`, `s` (skip, never asked again) or `q` (quit), each followed by Enter; lines from a pipe work as
     well. Everything is written to --model at the end, also after Ctrl-C, and the same command resumes there. Questions
-    are chosen where an answer teaches most. Scale vectors to length 1 first if you compare them by cosine.
+    are chosen where an answer teaches most. Scale vectors to length 1 first if you compare them by cosine. The columns
+    of a table are converted and scaled as in `fit`, and --metric takes such tables, too.
 
     At the end, folds over items tell whether the learned metric predicts answers about items it did not learn from. If
     it does not help, --metric gets the Euclidean distance. Other commands take --model as a model, too.
@@ -49,13 +72,24 @@ def teach(
         mahala teach items.npy --model taught.safetensors
 
         mahala teach items.npy --names names.txt --model taught.safetensors --metric metric.safetensors
+
+        mahala teach cars.csv --ids name --drop price --model taught.safetensors --metric metric.safetensors
     """
-    check_output(model, option="--model", inputs=[items, names], force=force)
+    inputs = [Path(items), names]
+    options.check_output(model, option="--model", inputs=inputs, force=force)
     if metric is not None:
-        check_output(metric, option="--metric", inputs=[items, names, model], force=force)
-    rows, titles = read_with_ids(items)
+        options.check_output(metric, option="--metric", inputs=[*inputs, model], force=force)
+    table = read_named_items(
+        items, ids, label=label, drop=drop or (), keep=keep or (), identifiers=keep_ids, decimal=decimal,
+        first_index=first_index,
+    )  # fmt: skip
+    if not as_json:
+        show_columns(table.columns)
+    scales = _scales(table, scaling)
+    rows, n = table.X if scales is None else divided(table.X, scales), table.X.shape[0]
+    titles = [str(name) for name in (range(n) if table.names is None else table.names.tolist())]
     if names is not None:
-        titles, n = names.read_text(encoding="utf-8").splitlines(), len(titles)
+        titles = names.read_text(encoding="utf-8").splitlines()
         if len(titles) != n:
             raise ValueError(f"--names must have a line for each of the {n} items, but {names} has {len(titles)}")
     if not model.exists() or model.stat().st_size == 0:
@@ -68,10 +102,19 @@ def teach(
     files = {model: teacher.save}
     if metric is not None:
         useful = teacher.verdict_.kind != "does not help"
-        files[metric] = (teacher.metric_ if useful else mahala.MahalanobisMetric.euclidean(rows.shape[1])).save
+        learned = teacher.metric_ if useful else mahala.MahalanobisMetric.euclidean(rows.shape[1])
+        made_by = table.preprocessor
+        files[metric] = replace(learned, scales=scales, feature_names=table.feature_names, preprocessor=made_by).save
     write_files(files)
     facts = counts | {"in_all": len(teacher.answers_), "verdict": teacher.verdict_.as_dict()}
     show(facts | {"model": str(model), "metric": None if metric is None else str(metric)}, as_json, _parts)
+
+
+def _scales(table: Table, scaling: Literal["auto"] | Scaling) -> FloatArray | None:
+    """Return the divisors of the features; None for vectors, which are compared as they are."""
+    if scaling == "auto":
+        scaling = "none" if table.preprocessor is None else tried_scalings(table.X)[0]
+    return None if scaling == "none" else feature_scales(table.X, scaling)
 
 
 def _ask(teacher: mahala.Teacher, titles: Sequence[str], model: Path) -> dict[str, int]:

@@ -53,13 +53,11 @@ def read_answers(
     ids : the name of each item; without them, and beside names none of which is a number, row numbers from 0
     by : column that says who gave the answer
     """
-    path = os.fspath(path)
-    check_readable(path)
-    columns = _columns(path)
+    path, columns = os.fspath(path), _columns(path)
     if by is not None and by not in columns:
         raise ValueError(f"by names the column {by!r}, {unknown_column(by, path, columns)}")
     people = None if by is None else np.array([str(value) for value in columns[by]])
-    first, second, third = named_columns(path, kind, {name: values for name, values in columns.items() if name != by})
+    first, second, third = _roles(path, kind, columns, by)
     names = RowNames(map(str, ids if ids is not None else ()))
     rows = [_row_numbers(path, values, names, n_items) for values in (first, second)]
     if kind == "triplets":
@@ -67,7 +65,24 @@ def read_answers(
     return AnswerFile(rows, (_similar if kind == "pairs" else _ratings)(path, third), people)
 
 
-def _columns(path: str) -> dict[str, list[object]]:
+def names_in(path: str | os.PathLike[str], kind: AnswerKind, *, by: str | None = None) -> set[str]:
+    """Return the names or numbers of the items, as text, that answers in a file use; arguments as of `read_answers`."""
+    roles = _roles(os.fspath(path), kind, _columns(path), by)
+    return {str(name).strip() for names in roles[: 3 if kind == "triplets" else 2] for name in names}
+
+
+def is_row_number(name: str) -> bool:
+    """Return whether the text of an answer may be the number of a row."""
+    return name.removesuffix(".0").isdecimal()
+
+
+def _roles(path: str, kind: AnswerKind, columns: dict[str, list[object]], by: str | None) -> list[list[object]]:
+    return named_columns(path, kind, {name: values for name, values in columns.items() if name != by})
+
+
+def _columns(path: str | os.PathLike[str]) -> dict[str, list[object]]:
+    path = os.fspath(path)
+    check_readable(path)
     suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     if suffix in (".jsonl", ".ndjson"):
         return _json_columns(path)
