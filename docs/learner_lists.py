@@ -1,12 +1,13 @@
-"""Write the lists of learners from the heads of their pages: `python docs/learner_lists.py`.
+"""Write the lists of learners from the heads of their pages, and times into these: `python docs/learner_lists.py`.
 
-They are in README.md, mkdocs.yml, the page of all learners and the gallery. A list keeps its order; a new learner comes
-last in its group.
+The lists are in README.md, mkdocs.yml, the page of all learners and the gallery. A list keeps its order; a new learner
+comes last in its group. The times are those of the tables in scale.md (batch learners) and speed.md (online ones).
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ DOCS = ROOT / "docs"
 HEAD = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[(.*?)\]\(.*?\)")
 Head = dict[str, str]
+# The paragraph with the times of a learner, and what follows it.
+TIMES = re.compile(r"(?:## Cost\n)?\*\*Measured\*\*.*?\n\n(?=## )", re.DOTALL)
+NEXT = "## Parameters and attributes"
+STEPS = 100_000
 
 
 def head(page: Path) -> Head:
@@ -73,6 +78,58 @@ def lists() -> dict[Path, str]:
     return dict(zip(paths, (readme, site, index, gallery), strict=True))
 
 
+def table(page: str, corner: str) -> Iterator[list[str]]:
+    """Yield the lines of a table of a page, which has this text in its first cell, as cells."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    lines = text[text.index(f"| {corner} |") :].partition("\n\n")[0].splitlines()
+    for number, line in enumerate(lines):
+        if number != 1:
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def fits() -> dict[str, str]:
+    """Return what a fit takes, by the name of a batch learner."""
+    (_, *sizes), *lines = table("scale.md", "learner | 20,000 × 50")
+    what = [re.sub(r"^(.*) × (\S+)(.*)$", r"\1\3 rows of \2 features", size) for size in sizes]
+    words = {"refused": "no room", "> 15 s": "more than 15 s"}
+    return {
+        name: "**Measured** [seconds of a fit](../scale.md#many-features) with default parameters: "
+        + "; ".join(
+            f"{size}: {words.get(cell, cell.partition(',')[0])}" for size, cell in zip(what, cells, strict=True)
+        )
+        for name, *cells in lines
+    }
+
+
+def steps() -> dict[str, str]:
+    """Return what many steps take, by the name of an online learner."""
+    times: dict[str, dict[str, float]] = {}
+    for corner in ("d = 16", "d = 384"):
+        _, *lines = table("speed.md", corner)
+        for names, *cells in lines:
+            learners = [names.split()[0]] if '"' in names else names.split(", ")
+            for name, cell in zip(learners, cells[0].split(", "), strict=False):
+                if (DOCS / "learners" / f"{name}.md").exists():
+                    times.setdefault(name, {})[corner.removeprefix("d = ")] = float(cell)
+    return {
+        name: f"**Measured** [seconds](../speed.md#single-calls) of {STEPS:,} steps in one `partial_fit`: "
+        + ", ".join(f"{micros * STEPS / 1e6:.2g} with {d} features" for d, micros in by_size.items())
+        for name, by_size in times.items()
+    }
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of each page of a learner, with its times."""
+    result = {}
+    for name, times in {**fits(), **steps()}.items():
+        path = DOCS / "learners" / f"{name}.md"
+        text = TIMES.sub("", path.read_text(encoding="utf-8"))
+        heading = "" if "## Cost\n" in text else "## Cost\n"
+        paragraph = textwrap.fill(f"{times}.", 120, break_long_words=False, break_on_hyphens=False)
+        result[path] = text.replace(NEXT, f"{heading}{paragraph}\n\n{NEXT}")
+    return result
+
+
 if __name__ == "__main__":
-    for path, text in lists().items():
+    for path, text in {**lists(), **pages()}.items():
         path.write_text(text, encoding="utf-8")

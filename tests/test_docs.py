@@ -50,6 +50,13 @@ PICTURE_STYLE = {
 WRITTEN_BY_PROGRAMS = re.compile(r'^```text title="Output"\n.*?^```$', re.DOTALL | re.MULTILINE)
 HEAD = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 REQUIRES = re.compile(r'title="Requires ([^"]*)"')  # packages, and environment variables in capitals
+# What all pages answer that are asked which learner to use first, without links.
+FIRST_ANSWER = (
+    "To predict classes or numbers, use NeighborClassifier or NeighborRegressor. To get a metric, run mahala compare "
+    "on your table: it tries up to nine learners and says whether any of them helps. To start with a single learner, "
+    "use LMNN on scaled features: it has the best mean rank on the 24 tables of our benchmark."
+)
+FIRST_ANSWERS = ["index.md", "faq.md", "guides/data-scientist.md", "learners/index.md"]
 COLUMNS = "100"  # width of the terminal in which commands run
 SECONDS = re.compile(r"\d+\.\d+ s *$", re.MULTILINE)
 # Pages show what recent versions print. Many distances between rows of the balance scale tie, and an older BLAS breaks
@@ -259,8 +266,16 @@ def test_every_learner_has_a_page_and_is_in_the_lists(monkeypatch):
     for name in names:
         headings = re.findall(r"^## (.*)$", text_of(DOCS / "learners" / f"{name}.md"), re.MULTILINE)
         assert [heading for heading in headings if heading in order] == order
-    for path, text in learner_lists.lists().items():
+    pages = learner_lists.pages()
+    assert {path.stem for path in pages} == names
+    for path, text in {**learner_lists.lists(), **pages}.items():
         assert text_of(path) == text, "run python docs/learner_lists.py"
+
+
+@pytest.mark.parametrize("page", [*FIRST_ANSWERS, ROOT / "README.md"], ids=str)
+def test_which_learner_first_has_one_answer(page):
+    text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text_of(DOCS / page))
+    assert FIRST_ANSWER in " ".join(re.sub(r"[*`]", "", text).split())
 
 
 @pytest.mark.parametrize("name", ["RCA", "OASIS"])  # a distance and a similarity
