@@ -107,11 +107,11 @@ def watch(page: Page, address: str) -> None:
 
 
 def save(page: Page, name: str, height: int, width: int = 1400) -> None:
-    """Write what the page shows in a window of this size, with 64 colours."""
+    """Write what the page shows in a window of this size, with 256 colours."""
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_timeout(1000)  # until charts follow the width
     image = Image.open(io.BytesIO(page.screenshot()))
-    image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+    image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

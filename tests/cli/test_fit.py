@@ -88,6 +88,16 @@ def test_what_is_printed(tmp_path, table):
         assert words in result.stdout
 
 
+def test_a_distance_that_is_mostly_a_date_is_said(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"2024-{at % 12 + 1:02d}-{at % 28 + 1:02d},{rng.normal():.3f},{'ab'[at % 2]}" for at in range(80)]
+    (tmp_path / "eggs.csv").write_text("\n".join(["laid,size,kind", *lines]))
+    options = ("--label", "kind", "--learner", "rca", "--scaling", "none", "--output", tmp_path / "m.safetensors")
+    (caution,) = json.loads(run(tmp_path / "eggs.csv", *options, "--json").stdout)["cautions"]
+    assert caution.startswith("100 % of the distance is 'laid', a date (Euclidean): ")
+    assert caution in " ".join(run(tmp_path / "eggs.csv", *options, "--force").stdout.split())
+
+
 def test_scaling_none_and_seed(tmp_path, table):
     out = tmp_path / "m.safetensors"
     base = (table, "--label", "class", "--drop", "id", "--learner", "pa", "--output", out, "--scaling", "none")

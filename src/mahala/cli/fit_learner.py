@@ -76,6 +76,7 @@ def _fitted(options: FitOptions, learner: Learner) -> Facts:
     metric = _saved(options, learner, table, scales, stopped)
     classes = None if table.labels is None or learner._learns_numbers else len(np.unique(table.labels))
     judged = options.judge and not options.state and not stopped and _FOLDS * seconds <= _MOST_SECONDS
+    board = _judged(learner, table, scaling) if judged else None
     return {
         "learner": type(learner).__name__,
         "rows": X.shape[0],
@@ -87,7 +88,8 @@ def _fitted(options: FitOptions, learner: Learner) -> Facts:
         "seconds": seconds,
         "file": str(options.output),
         "columns": table.columns,
-        "verdict": _verdict(learner, table, scaling) if judged else None,
+        "verdict": None if board is None else board.verdict.as_dict(),
+        "cautions": [] if board is None else list(map(str, board.cautions)),
     }
 
 
@@ -165,19 +167,17 @@ def _saved(
     return metric
 
 
-def _verdict(learner: Learner, table: Table, scaling: Scaling) -> Facts | None:
+def _judged(learner: Learner, table: Table, scaling: Scaling) -> mahala.evaluation.Leaderboard | None:
     """Judge a learner by cross-validation; None without labels, for a similarity, or if there are too few rows."""
     if table.labels is None or is_chunked(table.X) or _is_bilinear(learner):
         return None
     try:
-        board = mahala.compare(
+        return mahala.compare(
             table.X, table.labels, {type(learner).__name__: learner}, folds=_FOLDS, repeats=1, scaling=scaling,
             budget=2.0 * _MOST_SECONDS, baselines=False, preprocessor=table.preprocessor,
         )  # fmt: skip
     except ValueError:  # as for a class of one row
         return None
-    verdict: Facts = board.verdict.as_dict()
-    return verdict
 
 
 def _lines(facts: Facts, options: FitOptions) -> Iterator[tuple[str, str | None]]:
@@ -186,6 +186,7 @@ def _lines(facts: Facts, options: FitOptions) -> Iterator[tuple[str, str | None]
     yield "learned from", f"{facts['rows']:,} rows{classes}"
     yield "features", f"{facts['features']:,}{_SCALED[facts['scaling']]}"
     yield "rank", None if facts["rank"] is None else f"{facts['rank']:,}"
+    yield from (("caution", escape(caution)) for caution in facts["cautions"])
     yield "verdict", None if facts["verdict"] is None else escape(facts["verdict"]["sentence"])
     stopped = ", stopped by Ctrl-C" if facts["stopped"] == "interrupted" else ""
     yield "took", f"{facts['seconds']:.2g} s{stopped}"
