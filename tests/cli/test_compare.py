@@ -217,7 +217,8 @@ def test_a_signal_writes_what_is_finished(tmp_path, number, end, code):
         "import time; import mahala.evaluation.cross_validation.measuring as m; from mahala.cli.main import app\n"
         "cell = m.measure_cell\n"
         "m.measure_cell = lambda *given: (print('ready', flush=True), time.sleep(0.05), cell(*given))[-1]\n"
-        "app(['compare', 'iris', '--output', 'out', '--learners', 'LDA', '--no-report', '--folds', '20'])"
+        "options = ['--output', 'out', '--learners', 'LDA', '--no-report', '--no-baselines', '--folds', '20']\n"
+        "app(['compare', 'iris', *options])"
     )
     with Program(script, folder=tmp_path) as process:
         for _ in range(8):
