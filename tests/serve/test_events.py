@@ -78,7 +78,7 @@ def test_old_searches_and_searches_beyond_a_number_are_deleted(store):
         add_searches(connection, "c", [Search("s9", ["i2"], 1, at=now)])  # not written again
     names = [f"s{age}" for age in range(10)]
     assert recorded(store, "s9")["s9"].shown == ["i1"]
-    assert delete_old_searches(store.database, kept=750.0) == 2
+    assert delete_old_searches(store.database, seconds=750.0) == 2
     assert sorted(recorded(store, *names)) == names[:8]
     assert delete_old_searches(store.database, most=3) == 5
     assert sorted(recorded(store, *names)) == names[:3]

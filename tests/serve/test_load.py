@@ -156,7 +156,7 @@ def test_health_is_answered_before_requests_that_wait(service):
 
     async def main():
         load = middleware.Load(n, lambda: None)
-        envelope = middleware.Envelope(app, middleware.Metrics(service), largest=10, load=load)
+        envelope = middleware.BoundedRequests(app, middleware.Metrics(service), largest=10, load=load)
         scope = {"type": "http", "method": "GET", "headers": []}
         calls = [envelope(scope | {"path": path}, receive, None) for path in [*["/other"] * n, "/health"]]
         tasks = [asyncio.ensure_future(call) for call in calls]

@@ -85,7 +85,7 @@ def read_events(lines: Iterable[str | bytes], format: Format | None = None) -> E
     return file
 
 
-def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
+def read_event(event: Any, format: Format | None = None) -> Shown | Reaction:
     """Return what an event says; raise Ignored if that is nothing, and ValueError if it is malformed.
 
     Without `format`, the fields of the event tell it: `event` is Metarank's, `query_id` and `action_name` are UBI's.
@@ -93,88 +93,88 @@ def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
     >>> read_event({"search_id": "s", "item": "a", "type": "click", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
     Reaction(search='s', item='a', value=1.0, user='u', at=1793534400.0)
     """
-    if not isinstance(given, Mapping):
-        raise ValueError(f"an event must be an object, got {type(given).__name__}")
-    if isinstance(given.get("_source"), Mapping):  # a hit of OpenSearch
-        given = given["_source"]
+    if not isinstance(event, Mapping):
+        raise ValueError(f"an event must be an object, got {type(event).__name__}")
+    if isinstance(event.get("_source"), Mapping):  # a hit of OpenSearch
+        event = event["_source"]
     if format is None:
-        format = "metarank" if "event" in given else "ubi" if given.keys() & {"query_id", "action_name"} else "mahala"
-    return {"mahala": _mahala, "ubi": _ubi, "metarank": _metarank}[format](given)
+        format = "metarank" if "event" in event else "ubi" if event.keys() & {"query_id", "action_name"} else "mahala"
+    return {"mahala": _mahala, "ubi": _ubi, "metarank": _metarank}[format](event)
 
 
-def _mahala(given: Mapping[str, Any]) -> Shown | Reaction:
-    if unknown := sorted(given.keys() - _NATIVE):
+def _mahala(event: Mapping[str, Any]) -> Shown | Reaction:
+    if unknown := sorted(event.keys() - _NATIVE):
         raise ValueError(f"an event has no field {unknown[0]!r:.80}, only {', '.join(sorted(_NATIVE))}")
-    search, at = _id(given, "search_id", _LONGEST_SEARCH), _time(given)
-    if "shown" not in given:
-        return Reaction(search, _id(given, "item"), _value(given, "type"), _optional_id(given, "user"), at)
-    query = given.get("query")
+    search, at = _id(event, "search_id", _LONGEST_SEARCH), _time(event)
+    if "shown" not in event:
+        return Reaction(search, _id(event, "item"), _value(event, "type"), _optional_id(event, "user"), at)
+    query = event.get("query")
     if not isinstance(query, Mapping):
         raise ValueError('query must be an object with "vector", "item" or "text"')
     read = _query(query, query.get("text"), _optional_id(query, "id"))
-    return Shown(search, _items(given["shown"], "shown"), read, _optional_id(given, "user"), at)
+    return Shown(search, _items(event["shown"], "shown"), read, _optional_id(event, "user"), at)
 
 
-def _ubi(given: Mapping[str, Any]) -> Shown | Reaction:
-    if "action_name" in given and given.get("query_id") in (None, ""):  # such as a page that was opened before a search
+def _ubi(event: Mapping[str, Any]) -> Shown | Reaction:
+    if "action_name" in event and event.get("query_id") in (None, ""):  # such as a page that was opened before a search
         raise Ignored("the event has no query_id")
-    search, user, at = _id(given, "query_id", _LONGEST_SEARCH), _optional_id(given, "client_id"), _time(given)
-    if "action_name" not in given:
-        attributes = given.get("query_attributes")
-        query = _query(attributes if isinstance(attributes, Mapping) else {}, given.get("user_query"))
-        return Shown(search, _items(given.get("query_response_hit_ids"), "query_response_hit_ids"), query, user, at)
-    value = _value(given, "action_name")
-    attributes = given.get("event_attributes")
+    search, user, at = _id(event, "query_id", _LONGEST_SEARCH), _optional_id(event, "client_id"), _time(event)
+    if "action_name" not in event:
+        attributes = event.get("query_attributes")
+        query = _query(attributes if isinstance(attributes, Mapping) else {}, event.get("user_query"))
+        return Shown(search, _items(event.get("query_response_hit_ids"), "query_response_hit_ids"), query, user, at)
+    value = _value(event, "action_name")
+    attributes = event.get("event_attributes")
     item = attributes.get("object") if isinstance(attributes, Mapping) else None
-    holder = item if isinstance(item, Mapping) else given
+    holder = item if isinstance(item, Mapping) else event
     if holder.get("object_id") is None:
-        raise Ignored(f"action_name {given['action_name']!r:.40} has no object_id")
+        raise Ignored(f"action_name {event['action_name']!r:.40} has no object_id")
     return Reaction(search, _id(holder, "object_id"), value, user, at)
 
 
-def _metarank(given: Mapping[str, Any]) -> Shown | Reaction:
-    kind = given.get("event")
+def _metarank(event: Mapping[str, Any]) -> Shown | Reaction:
+    kind = event.get("event")
     if kind in ("item", "user"):
         raise Ignored(f"event {kind!r} is neither a ranking nor an interaction")
-    user = _optional_id(given, "user" if given.get("user") is not None else "session")
+    user = _optional_id(event, "user" if event.get("user") is not None else "session")
     if kind == "interaction":
-        if given.get("ranking") is None:
+        if event.get("ranking") is None:
             raise Ignored("the interaction has no ranking")
         return Reaction(
-            _id(given, "ranking", _LONGEST_SEARCH), _id(given, "item"), _value(given, "type"), user, _time(given)
+            _id(event, "ranking", _LONGEST_SEARCH), _id(event, "item"), _value(event, "type"), user, _time(event)
         )
     if kind != "ranking":
         raise ValueError(f"event must be ranking, interaction, item or user, got {kind!r:.40}")
-    items, fields = given.get("items"), given.get("fields")
+    items, fields = event.get("items"), event.get("fields")
     if not isinstance(items, list) or not all(isinstance(one, Mapping) for one in items):
         raise ValueError("items must be a list of objects with an id")
     named = [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
     values = {str(one.get("name")): one.get("value") for one in named}
     shown = _items([one.get("id") for one in items], "items")
-    return Shown(_id(given, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(given))
+    return Shown(_id(event, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(event))
 
 
-def _query(given: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:
+def _query(event: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:
     """Return a query by its vector or item, recognised by its id or else its text; or else by the text."""
     if text is not None and not (isinstance(text, str) and 0 < len(text) <= 1000 and not REFUSED.search(text)):
         raise ValueError("the text of a query must have 1 to 1000 characters, neither NUL nor half a surrogate pair")
-    if isinstance(given.get("vector"), list):
-        return {"vector": given["vector"], "id": id or text}
-    if given.get("item") is not None:
-        return {"item": _id(given, "item"), "id": id or text}
+    if isinstance(event.get("vector"), list):
+        return {"vector": event["vector"], "id": id or text}
+    if event.get("item") is not None:
+        return {"item": _id(event, "item"), "id": id or text}
     return {"text": text, "id": id}
 
 
-def _id(given: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str:
-    value = given.get(field)
+def _id(event: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str:
+    value = event.get(field)
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not 0 < len(text) <= longest or REFUSED.search(text):
         raise ValueError(f"{field} must be an id of 1 to {longest} characters, got {value!r:.40}")
     return text
 
 
-def _optional_id(given: Mapping[str, Any], field: str) -> str | None:
-    return None if given.get(field) is None else _id(given, field)
+def _optional_id(event: Mapping[str, Any], field: str) -> str | None:
+    return None if event.get(field) is None else _id(event, field)
 
 
 def _items(values: Any, field: str) -> list[str]:
@@ -186,26 +186,26 @@ def _items(values: Any, field: str) -> list[str]:
     return list(dict.fromkeys(_id({field: value}, field) for value in values[:_MOST_SHOWN]))
 
 
-def _value(given: Mapping[str, Any], field: str) -> float:
+def _value(event: Mapping[str, Any], field: str) -> float:
     """Return how much an event says: its value, or that of its type."""
-    name = re.sub("[ -]", "_", str(given.get(field, "click")).lower())
+    name = re.sub("[ -]", "_", str(event.get(field, "click")).lower())
     kind = next((kind for kind in VALUES if name == kind or name.endswith(f"_{kind}")), None)
     for number in ("value", "seconds"):
-        value = given.get(number, 1.0)
+        value = event.get(number, 1.0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1e6:
             raise ValueError(f"{number} must be a number from 0 to 1000000, got {value!r:.40}")
-    if kind == "dwell" and float(given.get("seconds", 0.0)) < SHORTEST:
+    if kind == "dwell" and float(event.get("seconds", 0.0)) < SHORTEST:
         raise Ignored(f"a dwell of less than {SHORTEST:g} seconds says nothing")
-    if "value" not in given and kind is None:
+    if "value" not in event and kind is None:
         raise Ignored(f"{field} {name!r:.40} says nothing about the item; give a value, or one of {', '.join(VALUES)}")
-    if (value := float(given.get("value", VALUES.get(kind or "", 0.0)))) == 0.0:
+    if (value := float(event.get("value", VALUES.get(kind or "", 0.0)))) == 0.0:
         raise Ignored("the value is 0")
     return value
 
 
-def _time(given: Mapping[str, Any]) -> float:
+def _time(event: Mapping[str, Any]) -> float:
     """Return the time of an event in seconds since 1970, from seconds, milliseconds or ISO 8601; by default now."""
-    value, now = given.get("timestamp"), time.time()
+    value, now = event.get("timestamp"), time.time()
     if value is None:
         return now
     try:

@@ -105,8 +105,8 @@ class Judgments:
         """
         if isinstance(qrels, Judgments):
             if (qrels.n_queries, qrels.n_items) != (n_queries, n_items):
-                given = f"got {qrels.n_items} items and {qrels.n_queries} queries"
-                raise ValueError(f"qrels must be judgments of {n_items} items for {n_queries} queries, {given}")
+                found = f"got {qrels.n_items} items and {qrels.n_queries} queries"
+                raise ValueError(f"qrels must be judgments of {n_items} items for {n_queries} queries, {found}")
             return qrels
         if is_sparse(qrels):
             wanted = n_queries, n_items

@@ -125,7 +125,7 @@ def simulate_clicks(
     check_value(test_share, "test_share", Fraction)
     model = click_model(clicks) if isinstance(clicks, str) else clicks
     rng = np.random.default_rng(random_state)
-    asked, held_out = _split(judgments.judged_queries, test_share, rng)
+    simulated, held_out = _split(judgments.judged_queries, test_share, rng)
     best = float(judgments.grade.max())
     vectors = items if is_sparse(items) else items.astype(np.float64, copy=False)
 
@@ -146,7 +146,7 @@ def simulate_clicks(
     def quality_of(row: int, rows: IndexArray) -> float:
         return float(ndcg(grades_of(judgments, row, rows), judgments.of_query(row)[1], k))
 
-    query = asked[rng.integers(len(asked), size=n_impressions)]
+    query = simulated[rng.integers(len(simulated), size=n_impressions)]
     n_clicks = np.zeros(n_impressions, dtype=np.intp)
     shown, raw = np.empty(n_impressions), np.empty(n_impressions)
     by_inner_product: dict[int, float] = {}

@@ -119,10 +119,10 @@ def feedback_entry(
         if version > (newest := service.served(name).collection.version):
             raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
     found = service.rows(name, shown)
-    kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
-    if None in found and len({value for _, value in kept}) < 2:
+    clicks = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
+    if None in found and len({value for _, value in clicks}) < 2:
         raise Unknown(f"there is no item {shown[found.index(None)][:64]!r} in {name!r}; nothing is left to compare")
-    rows, values = [row for row, _ in kept], [value for _, value in kept]
+    rows, values = [row for row, _ in clicks], [value for _, value in clicks]
     more["signals"] = picked(more.get("signals"), [at for at, row in enumerate(found) if row is not None])
     entry = LogEntry(kind, rows, values, query=query.row, vector=query.stored_vector, query_id=query.id, **more)
     if kind != "pair":

@@ -201,14 +201,14 @@ class Service:
     def resolve(self, name: str, query: Mapping[str, Any]) -> Query:
         """Return the vector of a query that has one of "vector", "item" (an id) and "text", and perhaps an "id"."""
         served = self.served(name)
-        given = [kind for kind in ("vector", "item", "text") if query.get(kind) is not None]
-        if len(given) != 1:
-            raise ValueError(f"query must have one of vector, item and text, got {' and '.join(given) or 'none'}")
-        value, id = query[given[0]], query.get("id")
-        if given == ["item"]:
+        kinds = [kind for kind in ("vector", "item", "text") if query.get(kind) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"query must have one of vector, item and text, got {' and '.join(kinds) or 'none'}")
+        value, id = query[kinds[0]], query.get("id")
+        if kinds == ["item"]:
             row = self.row(name, str(value))
             return Query(served.index.vector(row), row, id)
-        if given == ["vector"]:
+        if kinds == ["vector"]:
             return Query(check_vector(value, served.collection.width, "query.vector"), None, id)
         if name not in self.encoders:
             raise ValueError(f"query.text needs an encoder, but {name!r} has none: give a vector or an item")

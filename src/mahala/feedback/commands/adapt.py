@@ -158,13 +158,13 @@ def _check_options(
 
     An option is its value, the sources that it goes with, and those that need it.
     """
-    given = [name for name, path in sources.items() if path is not None]
-    if len(given) != 1:
+    named = [name for name, path in sources.items() if path is not None]
+    if len(named) != 1:
         raise ValueError(
             "give one of --qrels (judgments, with --queries and --items), --clicks (impressions) and --events "
             "(searches and what people did, with --items)"
         )
-    source = given[0]
+    source = named[0]
     for name, (value, goes_with, needed_by) in options.items():
         if value is not None and source not in goes_with:
             others = " and ".join(f"--{other}" for other in goes_with)
@@ -177,9 +177,9 @@ def _from_judgments(
     adapter: mahala.QueryAdapter, queries: Path, items: Path, qrels: Path, facts: dict[str, Any]
 ) -> Sequence[str]:
     """Fit the adapter, add what to tell of it to the facts, and return the ids of the queries."""
-    asked, rows, judgments, names = read_collection(queries, items, qrels)
+    query_vectors, rows, judgments, names = read_collection(queries, items, qrels)
     with mahala.show_progress() if sys.stderr.isatty() else nullcontext():
-        adapter.fit(asked, rows, judgments)
+        adapter.fit(query_vectors, rows, judgments)
     values = adapter.cross_validation_
     gains = values.gains
 
@@ -189,7 +189,7 @@ def _from_judgments(
 
     facts |= {
         "queries": len(values.query),
-        "left_out": asked.shape[0] - len(values.query),
+        "left_out": query_vectors.shape[0] - len(values.query),
         "items": rows.shape[0],
         "measure": f"nDCG@{adapter.k}",
         "means": {"raw": values.raw.mean(), "learned": values.learned.mean()},

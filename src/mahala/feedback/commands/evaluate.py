@@ -38,10 +38,10 @@ def evaluate(
         mahala evaluate --queries q.parquet --items i.parquet --qrels test.tsv --model m.safetensors -k 10 -k 100
     """
     metric = None if model is None else load_metric(model)
-    asked, rows, judgments, _ = read_collection(queries, items, qrels)
+    query_vectors, rows, judgments, _ = read_collection(queries, items, qrels)
     # Vectors of different lengths have no inner products to compare with.
-    baseline = "raw" if asked.shape[1] == rows.shape[1] else None
-    quality = mahala.feedback.evaluate_ranking(asked, rows, judgments, metric, k=k or 10, baseline=baseline)
+    baseline = "raw" if query_vectors.shape[1] == rows.shape[1] else None
+    quality = mahala.feedback.evaluate_ranking(query_vectors, rows, judgments, metric, k=k or 10, baseline=baseline)
     n_queries = len(quality.queries)
     facts = {"queries": n_queries, "left_out": quality.n_queries - n_queries, "items": quality.n_items}
     measured = {"confidence": quality.confidence, "measures": quality.table()}

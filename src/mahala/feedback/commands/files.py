@@ -28,8 +28,8 @@ def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, 
     The ids of a file without ids are row numbers.
     """
     records = read_qrels(qrels)
-    (asked, query_ids), (rows, item_ids) = map(read_with_ids, (queries, items))
-    return asked, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
+    (query_vectors, query_ids), (rows, item_ids) = map(read_with_ids, (queries, items))
+    return query_vectors, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
 
 
 def read_with_ids(path: Path) -> tuple[Any, list[str]]:

@@ -30,10 +30,10 @@ class Control:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """Return the control of a collection by its settings; raise ValueError if it is not valid."""
-        given = settings.get("control") or {}
-        if not isinstance(given, dict) or given.keys() - {"share", "mode", "since"}:
+        fields = settings.get("control") or {}
+        if not isinstance(fields, dict) or fields.keys() - {"share", "mode", "since"}:
             raise ValueError('control must be {"share": 0.1, "mode": "plain" or "interleave"}')
-        control = cls(**given)
+        control = cls(**fields)
         numbers = (control.share, control.since)
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers):
             raise ValueError(f"control: share must be a number, got {control.share!r:.40}")

@@ -56,8 +56,8 @@ def control_report(database: Database, collection: Collection) -> dict[str, Any]
             mixed = sample("preference", MIXED, of)
             preference[of] = {"clicked": int(mixed.size), **asdict(mean_interval(mixed))}
         kind, sentence = _of_preference(sample("preference", MIXED))
-    told = {"source": source, "verdict": kind, "sentence": sentence}
-    return report | told | {"arms": arms, "differences": differences, "preference": preference}
+    verdict = {"source": source, "verdict": kind, "sentence": sentence}
+    return report | verdict | {"arms": arms, "differences": differences, "preference": preference}
 
 
 def _of_difference(arms: dict[str, dict[str, Any]], gain: dict[str, float]) -> tuple[Kind, str]:

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 import mahala
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.metrics import Metrics
-from mahala.serve.http.middleware import HEALTHY, Envelope, Load, handle_errors, problem
+from mahala.serve.http.middleware import HEALTHY, BoundedRequests, Load, handle_errors, problem
 from mahala.serve.http.quick_route import GuardedRoute
 from mahala.serve.http.responses import Health, Ready, document
 from mahala.serve.http.routes.collections import add_items, add_models
@@ -68,5 +68,5 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     app.state.load = Load(settings.at_once, metrics.requests.labels("POST", "none", "503").inc)
-    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, load=app.state.load)
+    app.add_middleware(BoundedRequests, metrics=metrics, largest=settings.largest, load=app.state.load)
     return app

@@ -129,7 +129,7 @@ class Load:
         return 1 if n_waiting >= self.at_once // 4 else TURN
 
 
-class Envelope:
+class BoundedRequests:
     """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and counts requests.
 
     The body is read before the app is called: the slots for requests that are answered at the same time are not held

@@ -35,7 +35,7 @@ class TimedProtocol(_Protocol):  # type: ignore[misc]
     """Closes a connection whose next request does not have its headers in time, or has too many of them.
 
     Uvicorn itself closes connections that are idle after an answer only. A connection on which nothing was sent yet may
-    be idle for as long. The time-out of bodies is in `middleware.Envelope`.
+    be idle for as long. The time-out of bodies is in `middleware.BoundedRequests`.
 
     If too many requests wait already, a POST that is here as a whole is refused before it is parsed. If more than a few
     do, /health is answered before it is parsed. In a flood, to parse all of them would delay that.

@@ -33,7 +33,7 @@ class GuardedRoute(APIRoute):
 
 
 class QuickRoute(GuardedRoute):
-    """A route for endpoints with the parameters name, given, key, visit and perhaps retry.
+    """A route for endpoints with the parameters name, body, key, visit and perhaps retry.
 
     FastAPI takes longer to find them in a request than the endpoint needs to answer it. Here Pydantic reads the body
     from its bytes, and the key is checked. Requests with cookies, and all that are not valid, take FastAPI's way, which
@@ -45,7 +45,7 @@ class QuickRoute(GuardedRoute):
         answer_any, endpoint = super().get_route_handler(), self.endpoint
         parameters = inspect.signature(endpoint).parameters
         check: Callable[[Request], Awaitable[Any]] = parameters["key"].default.dependency
-        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["given"])
+        reader: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["body"])
         takes_retry = "retry" in parameters
 
         async def answer(request: Request) -> Response:
@@ -56,11 +56,11 @@ class QuickRoute(GuardedRoute):
                 return await answer_any(request)
             key = await check(request)
             try:
-                given = body.validate_json(await request.body())
+                body = reader.validate_json(await request.body())
             except ValidationError:
                 return await answer_any(request)
             more = {"retry": retry} if takes_retry else {}
-            response: Response = await endpoint(name=name, given=given, key=key, **more)
+            response: Response = await endpoint(name=name, body=body, key=key, **more)
             return response
 
         return answer

@@ -191,6 +191,6 @@ def _describe(path: str, operation: dict[str, Any], needs_keys: bool) -> None:
     if "requestBody" in operation:
         codes += ["400", "413", "415", "422"]
     for code in sorted(set(codes)):
-        given = responses.get(code, {})
-        described = {"description": HTTPStatus(int(code)).phrase} | given | {"content": _PROBLEM}
+        declared = responses.get(code, {})
+        described = {"description": HTTPStatus(int(code)).phrase} | declared | {"content": _PROBLEM}
         responses[code] = described | ({"headers": _RETRY} if code in ("429", "503") else {})

@@ -55,12 +55,12 @@ def causes(
         chosen = entry.shown[list(entry.clicked).index(best)]
         if not others or not index.is_live(entry.rows):
             continue
-        asked = np.asarray(entry.vector) if entry.query is None else index.vector(entry.query)
+        query_vector = np.asarray(entry.vector) if entry.query is None else index.vector(entry.query)
         more_alike = index.vector(chosen) - index.vectors(others).mean(axis=0)
         key = (chosen, entry.query, entry.query_id or (None if entry.vector is None else entry.vector.tobytes()))
         choice = choices.setdefault(key, _Choice(chosen, entry))
         choice.n += 1
         choice.users.add(entry.user)
-        choice.effect += max(0.0, float(query.vector @ asked)) * float(index.vector(row) @ more_alike)
+        choice.effect += max(0.0, float(query.vector @ query_vector)) * float(index.vector(row) @ more_alike)
     order = sorted(choices.values(), key=lambda choice: -abs(choice.effect))
     return [choice.shown(index, user) for choice in order[:n] if abs(choice.effect) > _LEAST * abs(order[0].effect)]

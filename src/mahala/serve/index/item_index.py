@@ -269,7 +269,7 @@ def _test(name: str, wanted: Any) -> Callable[[Any], bool]:
         "gte": lambda value, bound: _comparable(value, bound) and value >= bound,
         "lte": lambda value, bound: _comparable(value, bound) and value <= bound,
     }
-    return lambda value: all(tests[kind](value, given) for kind, given in wanted.items())
+    return lambda value: all(tests[kind](value, limit) for kind, limit in wanted.items())
 
 
 def _equal(value: Any, wanted: Any) -> bool:

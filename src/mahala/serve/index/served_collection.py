@@ -203,12 +203,12 @@ class ServedCollection:
         rows = index.rows()
         if len(rows) < 3:
             raise Conflict(f"a question needs three items, but there are {len(rows)}")
-        asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
-        queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
+        questions = rows[candidates(len(rows), N_CANDIDATES, rng)]
+        queries, left, right = (index.vectors(column.tolist()) for column in questions.T)
         raw = np.einsum("ij,ij->i", queries, left - right)
         mapped = queries if model.maps is None else queries @ model.maps.new
         useful = usefulness(raw, np.einsum("ij,ij->i", mapped, left - right), float(np.median(np.abs(raw))))
-        query, *others = asked[int(useful.argmax())].tolist()
+        query, *others = questions[int(useful.argmax())].tolist()
         rng.shuffle(others)
         first, second = others
         return index.item(query), index.item(first), index.item(second)

@@ -43,13 +43,13 @@ _STATES = 10.0
 
 def new_learner(params: dict[str, Any]) -> QueryAdapter:
     """Return an adapter by its parameters; its `learner` may be {"name": "OASIS", ...}."""
-    given = dict(params)
-    if isinstance(inner := given.get("learner"), dict):
+    values = dict(params)
+    if isinstance(inner := values.get("learner"), dict):
         settings = {key: value for key, value in inner.items() if key != "name"}
         if (name := inner.get("name")) not in _STEPS:
             raise ValueError(f"name of a learner must be {' or '.join(_STEPS)}, got {name!r:.40}")
-        given["learner"] = _STEPS[name](**settings)
-    return QueryAdapter(**given)
+        values["learner"] = _STEPS[name](**settings)
+    return QueryAdapter(**values)
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -85,8 +85,8 @@ class Learners:
         self.due = self.states_due = 0.0  # when the next ones are written
         self.n_refused = int(status.get("refused", 0))
         self.adapters = {
-            name: learner_from_bytes(states[name]) if name in states else new_learner(given)
-            for name, given in params.items()
+            name: learner_from_bytes(states[name]) if name in states else new_learner(settings)
+            for name, settings in params.items()
         }
         self.answers = from_bytes(states[_ANSWERS]) if _ANSWERS in states else []
         self._taught: Taught | None = None  # what they teach, if it was computed

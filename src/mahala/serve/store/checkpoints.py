@@ -136,8 +136,8 @@ class Checkpoints:
         rows = connection.execute(sa.select(checkpoints.c.version, checkpoints.c.generation).where(mine)).all()
         former = [row.version for row in rows if row.generation != generation and ready]
         with_states = connection.scalar(sa.select(sa.func.max(_with_states(name))))
-        kept = {pinned, with_states}
-        old = [row.version for row in rows if not is_kept(row.version, newest) and row.version not in kept]
+        needed = {pinned, with_states}
+        old = [row.version for row in rows if not is_kept(row.version, newest) and row.version not in needed]
         if former and pinned in former:
             connection.execute(collections.update().where(collections.c.name == name).values(pinned=None))
         for table in (checkpoints, models) if former or old else ():

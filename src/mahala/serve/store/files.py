@@ -83,8 +83,8 @@ def _images(folder: Path, vectors: str | None) -> tuple[Any, Any, list[dict[str,
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a Parquet file without their vectors, as JSON."""
     frame = read_frame(str(path), ".parquet").data
-    kept = [name for name in frame.columns if not str(frame[name].dtype).startswith(("List", "Array"))]
-    return [{name: _plain(value) for name, value in row.items()} for row in frame.select(kept).to_dicts()]
+    columns = [name for name in frame.columns if not str(frame[name].dtype).startswith(("List", "Array"))]
+    return [{name: _plain(value) for name, value in row.items()} for row in frame.select(columns).to_dicts()]
 
 
 def _plain(value: Any) -> Any:
@@ -179,20 +179,20 @@ def import_log(store: Store, name: str, lines: Iterable[str]) -> int:
 
 def _entry(line: str, number: int, collection: Collection) -> LogEntry:
     try:
-        given = json.loads(line)
-        query, shown = given["query"], [int(row) for row in given["shown"]]
-        fields: dict[str, Any] = {key: given[key] for key in _MORE if key in given and key != "kind"}
+        entry = json.loads(line)
+        query, shown = entry["query"], [int(row) for row in entry["shown"]]
+        fields: dict[str, Any] = {key: entry[key] for key in _MORE if key in entry and key != "kind"}
         if isinstance(query, list):
             fields["vector"] = check_vector(query, collection.width, "query")
         else:
             fields["query"] = int(query)
         if not all(0 <= row < collection.n_rows for row in [*shown, fields.get("query", 0)]):
             raise ValueError(f"rows must be among the {collection.n_rows} rows of {collection.name!r}")
-        clicked = [float(value) for value in given["clicked"]]
+        clicked = [float(value) for value in entry["clicked"]]
         if "signals" in fields:
             check_signals(fields["signals"], len(shown))
         if len(clicked) != len(shown) or not np.isfinite(clicked).all():
             raise ValueError("clicked must have a finite number for each item shown")
-        return LogEntry(given.get("kind", "impression"), shown, clicked, **fields)
+        return LogEntry(entry.get("kind", "impression"), shown, clicked, **fields)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"line {number} is not one of an exported log: {error}") from None

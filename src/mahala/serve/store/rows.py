@@ -136,12 +136,12 @@ def from_blob(data: bytes) -> FloatArray:
 def check_vector(value: Any, width: int, name: str) -> FloatArray:
     """Return a vector in the precision in which it is stored; raise ValueError unless it has `width` finite numbers."""
     try:
-        given = np.asarray(value)
+        numbers = np.asarray(value)
     except ValueError:  # lists of different lengths
-        given = np.array(None)
-    if given.dtype.kind not in "fiu":  # bodies of events are not checked before
+        numbers = np.array(None)
+    if numbers.dtype.kind not in "fiu":  # bodies of events are not checked before
         raise ValueError(f"{name} must be a list of numbers")
-    vector = given.astype(np.float64)
+    vector = numbers.astype(np.float64)
     if vector.shape != (width,):
         raise ValueError(f"{name} must have {width} numbers, got {len(vector) if vector.ndim == 1 else vector.shape}")
     if not (np.abs(vector) <= LARGEST).all():

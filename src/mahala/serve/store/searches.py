@@ -88,7 +88,7 @@ def delete_reactions(connection: Any, name: str, places: Set[int]) -> None:
             connection.execute(searches.update().where(mine).values(clicked=left))
 
 
-def delete_old_searches(database: Database, kept: float = KEPT, most: int = MOST) -> int:
+def delete_old_searches(database: Database, seconds: float = KEPT, most: int = MOST) -> int:
     """Delete searches that are too old or too many, a few thousand at a time; return how many.
 
     Those of an experiment are kept for longer, so that it does not become that of the last days.
@@ -102,7 +102,9 @@ def delete_old_searches(database: Database, kept: float = KEPT, most: int = MOST
         with database.reading() as connection:
             beyond = connection.scalar(newest_first.offset(most).limit(1))
             now = time.time()
-            is_old = (searches.c.at <= now - kept) & (searches.c.arm.is_(None) | (searches.c.at <= now - KEPT_IN_ARMS))
+            is_old = (searches.c.at <= now - seconds) & (
+                searches.c.arm.is_(None) | (searches.c.at <= now - KEPT_IN_ARMS)
+            )
             is_old |= searches.c.at <= (-1.0 if beyond is None else beyond)
             old = sa.select(searches.c.id).where(mine, is_old).order_by(searches.c.at).limit(DELETED)
             ids = connection.scalars(old).all()

@@ -66,9 +66,9 @@ def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.put(
         COLLECTION, **admin, status_code=201, response_model=responses.CollectionSummary, responses=responses.CONFLICT
     )
-    def create(name: Name, given: CollectionBody) -> dict[str, Any]:
+    def create(name: Name, body: CollectionBody) -> dict[str, Any]:
         """Make an empty collection."""
-        service.create(name, width=given.width, settings=given.settings)
+        service.create(name, width=body.width, settings=body.settings)
         return about(name)
 
     @app.delete(COLLECTION, **admin, response_model=responses.Dropped)
@@ -89,14 +89,14 @@ def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
         return {"n": len(index), "items": [one.shown() for one in index.items(start, n, like)]}
 
     @app.put(f"{COLLECTION}/items", **admin, response_model=responses.Count)
-    def put(name: Name, given: Items) -> dict[str, int]:
+    def put(name: Name, body: Items) -> dict[str, int]:
         """Add items; each replaces the one with the same id."""
-        return {"n": service.put_items(name, [one.model_dump() for one in given])}
+        return {"n": service.put_items(name, [one.model_dump() for one in body])}
 
     @app.post(f"{COLLECTION}/items/delete", **admin, response_model=responses.Count)
-    def delete(name: Name, given: IdsBody) -> dict[str, int]:
+    def delete(name: Name, body: IdsBody) -> dict[str, int]:
         """Delete items."""
-        return {"n": service.delete_items(name, given.ids)}
+        return {"n": service.delete_items(name, body.ids)}
 
     @app.get(f"{COLLECTION}/images/{{file:path}}", **reader, response_class=FileResponse, responses=responses.IMAGE)
     def image(name: Name, file: str) -> FileResponse:
@@ -121,9 +121,9 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
         return service.status(name)
 
     @app.put(f"{COLLECTION}/model", **admin, response_model=responses.Status)
-    def configure(name: Name, given: Annotated[Payload, Given()]) -> dict[str, Any]:
+    def configure(name: Name, body: Annotated[Payload, Given()]) -> dict[str, Any]:
         """Change which learners there are and which one is served; new learners learn from the whole log."""
-        service.configure(name, given)
+        service.configure(name, body)
         return service.status(name)
 
     @app.get(f"{COLLECTION}/spectrum", **reader, response_model=responses.Spectrum)
@@ -138,9 +138,9 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
         return service.versions(name)
 
     @app.put(f"{COLLECTION}/versions/served", **admin, response_model=responses.Status)
-    def pin(name: Name, given: VersionBody) -> dict[str, Any]:
+    def pin(name: Name, body: VersionBody) -> dict[str, Any]:
         """Roll back to a version that is kept, or follow the newest; learning continues."""
-        service.pin(name, given.version)
+        service.pin(name, body.version)
         return service.status(name)
 
     @app.get(f"{COLLECTION}/control", **reader, response_model=responses.ControlReport)

@@ -99,8 +99,8 @@ class ComparisonBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
     @model_validator(mode="after")
     def _check(self) -> ComparisonBody:
         forms = ((self.better, self.worse), (self.other, self.similar), (self.grades,))
-        given = [form for form in forms if any(value is not None for value in form)]
-        if len(given) != 1 or None in given[0] or (self.better is not None and self.better == self.worse):
+        filled = [form for form in forms if any(value is not None for value in form)]
+        if len(filled) != 1 or None in filled[0] or (self.better is not None and self.better == self.worse):
             raise ValueError(
                 "a comparison has better and worse (two ids), other and similar (an id, true or false), "
                 "or grades ({id: number})"
@@ -126,13 +126,13 @@ def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     logged = joined | {"responses": CONFLICT | LOGGED}
 
     @app.post(f"{COLLECTION}/events", **joined)
-    async def events(name: Name, given: EventsBody, key: ApiKey = teacher, visit: Visit = None) -> JSONResponse:
+    async def events(name: Name, body: EventsBody, key: ApiKey = teacher, visit: Visit = None) -> JSONResponse:
         """Join what people did with what was shown for a search, and write it to the log.
 
         An event is that of this service, of OpenSearch's User Behavior Insights, or of Metarank.
         """
         service.served(name)
-        records, problems = given if isinstance(given, list) else [given], Problems()
+        records, problems = body if isinstance(body, list) else [body], Problems()
         read = _results(problems, read_event, dict(enumerate(records)))
         read = {at: event._replace(user=user_of(key, event.user, visit)) for at, event in read.items()}
         reactions = {at: event for at, event in read.items() if isinstance(event, Reaction)}
@@ -155,20 +155,20 @@ def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
         return _report(places, problems, accepted=bool(searches) or any(place is not None for place in places))
 
     async def impressions(
-        name: Name, given: Impressions, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
+        name: Name, body: Impressions, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
         """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
-        return await _append(service, name, given, key, retry, visit)
+        return await _append(service, name, body, key, retry, visit)
 
     quick: dict[str, Any] = {"methods": ["POST"], "route_class_override": QuickRoute}
     app.router.add_api_route(f"{COLLECTION}/impressions", impressions, **logged, **quick)
 
     @app.post(f"{COLLECTION}/comparisons", **logged)
     async def comparisons(
-        name: Name, given: Comparisons, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
+        name: Name, body: Comparisons, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
         """Write to the log which of two items is more like a query, whether one is like it, or grades of items."""
-        return await _append(service, name, given, key, retry, visit)
+        return await _append(service, name, body, key, retry, visit)
 
     @app.get(
         f"{COLLECTION}/question", tags=["feedback"], dependencies=[teacher], response_model=Question, responses=CONFLICT
@@ -210,20 +210,20 @@ async def _append_events(
 def _report(places: Sequence[int | None], problems: Problems, accepted: bool) -> JSONResponse:
     """Return the answer to feedback: the place of each entry in the log or null, and the problems of entries."""
     ordered = sorted(problems, key=lambda problem: problem[0])
-    told = [{"entry": at, "status": status, "reason": reason} for at, status, reason in ordered]
-    return JSONResponse({"places": list(places), "problems": told}, 201 if accepted else 200)
+    refused = [{"entry": at, "status": status, "reason": reason} for at, status, reason in ordered]
+    return JSONResponse({"places": list(places), "problems": refused}, 201 if accepted else 200)
 
 
 async def _append(
     service: Service,
     name: str,
-    given: FeedbackBody | Sequence[FeedbackBody],
+    body: FeedbackBody | Sequence[FeedbackBody],
     key: ApiKey,
     retry: str | None,
     visit: str | None,
 ) -> JSONResponse:
     """Write feedback to the log; the user is that of a key of one user, the named one, or the visit of the page."""
-    bodies = [given] if isinstance(given, FeedbackBody) else given
+    bodies = [body] if isinstance(body, FeedbackBody) else body
     problems = Problems()
 
     def entry(at: int, body: FeedbackBody) -> LogEntry | None:

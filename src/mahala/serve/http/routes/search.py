@@ -95,25 +95,25 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
     n_waiting = 0
 
-    def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
-        query = service.resolve(name, given.query.model_dump())
+    def answer(name: str, body: SearchBody, user: str | None) -> dict[str, Any]:
+        query = service.resolve(name, body.query.model_dump())
 
         def ranking(plain: bool) -> tuple[int, list[Found]]:
-            return service.search(name, query, given.k, given.filter, plain, user)
+            return service.search(name, query, body.k, body.filter, plain, user)
 
         # Who sees both rankings is in no arm.
-        search, found = search_in_arm(service, name, user, query, given.k, ranking, compared=not given.plain)
+        search, found = search_in_arm(service, name, user, query, body.k, ranking, compared=not body.plain)
         search["results"] = _listed(found)
-        if given.plain:
-            search["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
+        if body.plain:
+            search["plain"] = _listed(service.search(name, query, body.k, body.filter, plain=True)[1])
         return search
 
     async def search(
-        name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
+        name: Name, body: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
     ) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries; events can name the `search_id`."""
         nonlocal n_waiting
-        searches = given if isinstance(given, list) else [given]
+        searches = body if isinstance(body, list) else [body]
         if n_waiting + len(searches) > MOST_SEARCHES:
             raise Unavailable(f"{n_waiting} searches wait already: try again later")
         n_waiting += len(searches)
@@ -123,34 +123,34 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
             answers = await run(searchers, lambda: [answer(name, *one) for one in zip(searches, users, strict=True)])
         finally:
             n_waiting -= len(searches)
-        return JSONResponse(answers if isinstance(given, list) else answers[0])
+        return JSONResponse(answers if isinstance(body, list) else answers[0])
 
     searched: Any = responses.Searched | list[responses.Searched]
     options: dict[str, Any] = {"methods": ["POST"], "tags": ["search"], "response_model": searched}
     app.router.add_api_route(f"{COLLECTION}/search", search, route_class_override=QuickRoute, **options)
 
     @app.post(f"{COLLECTION}/explain", tags=["search"], response_model=responses.Explanation)
-    def explain(name: Name, given: ExplainBody, key: ApiKey = key_of, visit: Visit = None) -> Any:
+    def explain(name: Name, body: ExplainBody, key: ApiKey = key_of, visit: Visit = None) -> Any:
         """Say how the score of an item comes about: how much is plain, how much is learned, by what and by whom."""
-        query, served = service.resolve(name, given.query.model_dump()), service.served(name)
-        row, model, index = service.row(name, given.item), served.model, served.index
+        query, served = service.resolve(name, body.query.model_dump()), service.served(name)
+        row, model, index = service.row(name, body.item), served.model, served.index
         entries = service.store.read_log(name, max(0, model.place - RECENT), RECENT) if model.version else []
         user = user_of(key, None, visit)
-        people = {"causes": causes(entries, index, query, row, given.n, user)}
-        return {"version": model.version, "item": given.item, **served.explain(query, row, given.n, user), **people}
+        people = {"causes": causes(entries, index, query, row, body.n, user)}
+        return {"version": model.version, "item": body.item, **served.explain(query, row, body.n, user), **people}
 
     @app.post(f"{COLLECTION}/rerank", tags=["search"], response_model=responses.RerankedList)
-    def rerank(name: Name, given: RerankBody, key: ApiKey = key_of, visit: Visit = None) -> dict[str, Any]:
+    def rerank(name: Name, body: RerankBody, key: ApiKey = key_of, visit: Visit = None) -> dict[str, Any]:
         """Order the results of another engine by its scores and learned signals; events can name the `search_id`."""
-        user, query = user_of(key, given.user, visit), service.resolve(name, given.query.model_dump())
-        candidates = [dict(one) for one in given.candidates]
+        user, query = user_of(key, body.user, visit), service.resolve(name, body.query.model_dump())
+        candidates = [dict(one) for one in body.candidates]
 
         def ranking(plain: bool) -> tuple[int, list[Reranked]]:
             version, found = reranked(service, name, query, candidates, plain, user)
-            return version, found[: given.k]
+            return version, found[: body.k]
 
         def signals_of(found: list[Reranked]) -> SignalLists:
             return listed_signals([candidates[one.position] for one in found])
 
-        search, found = search_in_arm(service, name, user, query, given.k, ranking, signals_of=signals_of)
+        search, found = search_in_arm(service, name, user, query, body.k, ranking, signals_of=signals_of)
         return {**search, "results": found}
