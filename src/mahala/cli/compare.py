@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 # The file in the output folder that keeps what is finished until all is.
 CELLS = "cells.jsonl"
-# The part of the time that is left for the comparison, and for each of the fits after it.
-_COMPARED, _EACH = 0.7, 0.3
+# The part of the time for the comparison, and of what is left for each of the fits after it.
+_COMPARED, _EACH = 0.6, 0.25
 
 
 def compare(
@@ -53,7 +54,7 @@ def compare(
     folds: Annotated[int, typer.Option(help="Number of folds of a cross-validation.", min=2)] = 5,
     repeats: Annotated[
         int | None,
-        typer.Option(help="Number of cross-validations, each with other folds; default: 2 to 10, by rows.", min=1),
+        typer.Option(help="Number of cross-validations, each with other folds; default: 1 to 10, by rows.", min=1),
     ] = None,
     scaling: Annotated[
         Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
@@ -119,11 +120,12 @@ def compare(
     .parquet or a table, and answers name them by row numbers from 0 or by their ids. Learners are then compared by the
     answers that they predict, about new items and about the same ones.
     """
+    began = monotonic()  # the imports take their time
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.cross_validation.measuring import Clock
 
     seconds = options.seconds_of(budget, "--budget")
-    clock = Clock(seconds)
+    clock = Clock(seconds, began)
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
     # Comparisons of two labels do not share files.
     parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]

@@ -100,9 +100,10 @@ def compare(
     folds : int, default=5
         Number of folds. If a class has fewer rows, fewer folds are used. Copies of a row are in one fold.
     repeats : int or "auto", default="auto"
-        How often the cross-validation is repeated with other folds. "auto" is 2 to 10, more for fewer rows, and after
-        each repetition only learners that can still win go on, the better third at most. If there are more than 3,000
-        rows, members of the default panel are first compared on up to 1,500 of them, which no later fold tests.
+        How often the cross-validation is repeated with other folds. "auto" is 1 to 10, more for fewer rows. Of the
+        default panel only learners that can still win go on after a repetition, the better third at most. If there are
+        more than 3,000 rows, they are first compared on up to 1,500 of them, which no later fold tests, and models are
+        measured in two folds.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,

@@ -90,14 +90,22 @@ def test_a_round_ends_before_the_next_one_begins():
     assert next_keys(whole, cells) == [first[0], *whole.keys[len(first) :]]
 
 
-@pytest.mark.parametrize("options", [{}, {"repeats": 3}, {"metric": "roc_auc"}])
-def test_a_comparison_drops_learners_if_repeats_are_its_own_choice(options):
+@pytest.fixture
+def panel(monkeypatch):
+    """A default panel of a few quick learners."""
+    panel = {"LDA": LDA(), "RCA": RCA(), "GML": GML(), "Covariance": Covariance()}
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.default_panel", lambda *_, **__: panel)
+    return panel
+
+
+@pytest.mark.parametrize("options", [{}, {"repeats": 3}, {"metric": "roc_auc"}, {"learners": "all"}])
+def test_a_comparison_drops_learners_if_nothing_asks_for_them(options, panel):
     rng = np.random.default_rng(0)
     y = np.arange(150) % 2
     X = np.column_stack([rng.normal(size=150) + 2.0 * y, rng.normal(size=150)])
     X = np.column_stack([X[:, 0] + 5.0 * X[:, 1], X[:, 1], 3.0 * rng.normal(size=(150, 2))])
-    learners = {"LDA": LDA(), "RCA": RCA(), "GML": GML(), "Covariance": Covariance()}
-    board = compare(X, y, learners, baselines=False, **({"folds": 3} | options))
+    options = options | ({"learners": panel} if "learners" in options else {})
+    board = compare(X, y, baselines=False, **({"folds": 3} | options))
     parts = {entry.name: len(entry.errors) for entry in board.entries}
     assert not board.partial
     if options:
@@ -152,6 +160,23 @@ def test_a_screening_chooses_learners_that_other_rows_test():
     np.testing.assert_array_equal(board.first_part[1], plan.parts[2][1])
 
 
+def test_models_of_a_large_table_are_measured_on_two_test_parts():
+    """And compared with the metrics on their rows."""
+    plan = screened_plan(models=["gradient boosting"])
+    assert plan.model_parts == [2, 3]
+    cells = {}
+    while keys := next_keys(plan, cells):
+        if not cells:
+            assert most_keys(plan, cells) == 2 * 7 + 4 * (2 + 2 + 1) + 2 + 4 * (2 + 1)
+        measure(plan, cells, keys, {"a": 0.1, "gradient boosting": 0.3})
+    assert {key.part for key in cells if key.name == "gradient boosting"} == {2, 3}
+    board = summarise(plan, cells, finished_parts(plan, cells), "")
+    tested = np.concatenate([plan.parts[part][1] for part in (2, 3)])
+    assert board.models[0].error == pytest.approx(np.mean(tested < 60))
+    assert board.models[0].difference == pytest.approx(np.mean(tested < 60) - np.mean(tested < 100))
+    assert board.advice.name == "k-NN with a"
+
+
 def test_one_learner_is_tested_even_if_none_is_better_in_the_screening():
     """Or nothing would tell that learning does not help."""
     plan = screened_plan()
@@ -161,10 +186,8 @@ def test_one_learner_is_tested_even_if_none_is_better_in_the_screening():
 
 
 @pytest.mark.parametrize("numbers", [False, True])
-def test_large_tables_are_screened(monkeypatch, numbers):
+def test_large_tables_are_screened(panel, numbers):
     """Unless learners are named, which are all compared then."""
-    panel = {"LDA": LDA(), "RCA": RCA(), "Covariance": Covariance()}
-    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.default_panel", lambda *_, **__: panel)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3200, 2))
     y = X[:, 0] if numbers else np.where(np.arange(3200) < 5, 2, (X[:, 0] > 0).astype(int))
@@ -182,18 +205,18 @@ def test_large_tables_are_screened(monkeypatch, numbers):
     assert not make_plan(X, y, None, Settings(groups=np.arange(3200) // 2)).n_screening
 
 
-def test_previews_follow_rounds(monkeypatch):
+def test_previews_follow_rounds(monkeypatch, panel):
     """They do not change the result, and are made at most every few seconds."""
     rng = np.random.default_rng(0)
     y = np.arange(120) % 2
     X = np.column_stack([rng.normal(size=120) + 2.0 * y, 3.0 * rng.normal(size=120)])
-    learners, boards = {"LDA": LDA(), "RCA": RCA()}, []
+    boards = []
     settings = {"folds": 3, "n_neighbors": 3, "baselines": False}
-    compare(X, y, learners, preview=boards.append, **settings)
+    compare(X, y, preview=boards.append, **settings)
     assert boards == []
     monkeypatch.setattr("mahala.evaluation.compare._PREVIEW_SECONDS", 0.0)
-    board = compare(X, y, learners, preview=boards.append, **settings)
+    board = compare(X, y, preview=boards.append, **settings)
     assert [early.parts for early in boards] == list(range(3, board.parts, 3))
     assert all(early.partial and early.verdict.n == 120 for early in boards)
     assert boards[0].notes[-1].startswith("Partial: a preview ended")
-    assert compare(X, y, learners, **settings).verdict == board.verdict
+    assert compare(X, y, **settings).verdict == board.verdict

@@ -91,7 +91,7 @@ def test_times_of_equal_stretches():
     assert all(9 <= len(test) <= 11 for _, test in parts)
 
 
-@pytest.mark.parametrize(("n", "repeats"), [(20, 10), (100, 10), (101, 10), (112, 9), (500, 2), (501, 2), (20_000, 2)])
+@pytest.mark.parametrize(("n", "repeats"), [(20, 10), (101, 10), (112, 9), (500, 2), (501, 2), (3_000, 2), (3_001, 1)])
 def test_small_tables_are_repeated_more_often(n, repeats):
     assert auto_repeats(n) == repeats
 

@@ -62,8 +62,8 @@ class Shared(NamedTuple):
 
 
 def shared_losses(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], units: Units) -> Shared:
-    """Return the losses of models, which are measured in the first repetition, beside the candidates' mean losses."""
-    first = [part for part in plan.repetitions[0] if part in done]
+    """Return the losses of models on the test parts that are theirs, beside the candidates' mean losses there."""
+    first = [part for part in plan.model_parts if part in done]
     measured = {
         name: {part: cells[Key(name, part)] for part in first if Key(name, part) in cells} for name in plan.models
     }
@@ -75,16 +75,19 @@ def shared_losses(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], un
             name: np.array([own[part].loss for part in first]) for name, own in measured.items() if len(own) == len(at)
         }
         return Shared(losses, units, at)
-    losses = {name: values.mean(axis=0) for name, values in units.losses.items()}
+    tested = [plan.parts[part][1] for part in first] if plan.n_screening else [units.rows]
+    at = np.flatnonzero(np.isin(units.rows, np.concatenate([np.empty(0, dtype=np.intp), *tested])))
+    rows = units.rows[at]
+    losses = {name: values.mean(axis=0)[at] for name, values in units.losses.items()}
     for name, own in measured.items():
         predicted, seen = np.zeros_like(plan.target.values), np.zeros(len(plan.target.codes), dtype=bool)
         for part, cell in own.items():
             predicted[plan.parts[part][1]] = cell.predicted
             seen[plan.parts[part][1]] = True
-        if seen[units.rows].all():
-            values = row_losses(plan.measure, predicted[units.rows], plan.target.values[units.rows])
+        if seen[rows].all():
+            values = row_losses(plan.measure, predicted[rows], plan.target.values[rows])
             losses[name] = values
-    return Shared(losses, units, np.arange(len(units.rows)))
+    return Shared(losses, units, at)
 
 
 def model_entries(plan: Plan, cells: Mapping[Key, Cell], shared: Shared, reference: str) -> list[Entry]:

@@ -56,11 +56,11 @@ def most_keys(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell]) -> int:
         return n
     if isinstance(plan, AnswerPlan) or not plan.is_halved:
         return n
-    n_models = len(plan.models) + len(plan.baselines)
     for number, parts in enumerate(plan.repetitions):
         if number >= n_rounds - bool(plan.n_screening):
             n_learners = _kept(n_learners)
-            n += len(parts) * (len(plan.plain) + n_learners + (0 if number else n_models))
+            n += len(parts) * (len(plan.plain) + n_learners + (0 if number else len(plan.baselines)))
+            n += 0 if number else len(plan.model_parts) * len(plan.models)
     return n
 
 

@@ -83,11 +83,14 @@ class Cell:
 
 
 class Clock:
-    """The time that a comparison and what follows it have, in seconds from now on; None for no limit."""
+    """The time that a comparison and what follows it have, in seconds; None for no limit.
 
-    def __init__(self, seconds: float | None) -> None:
+    It began at a time of `time.monotonic`, or begins now.
+    """
+
+    def __init__(self, seconds: float | None, began: float | None = None) -> None:
         self._whole = seconds
-        self._end = None if seconds is None else time.monotonic() + float(seconds)
+        self._end = None if seconds is None else (time.monotonic() if began is None else began) + float(seconds)
 
     def left(self) -> float:
         """Return the seconds that are left."""

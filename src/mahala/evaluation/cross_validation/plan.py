@@ -25,6 +25,8 @@ from mahala.support.validation import check_labels, check_rows, class_codes, is_
 
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
+# Test parts of models, where there are rows enough for a screening of learners.
+_PARTS_OF_LARGE = 2
 # Classes of a target that is a number, for learners that learn from classes.
 _BINS = 4
 
@@ -166,6 +168,11 @@ class Plan:
         return result
 
     @property
+    def model_parts(self) -> list[int]:
+        """The test parts of models, which may take long: those of a repetition, or two of them of a large table."""
+        return self.repetitions[0][: _PARTS_OF_LARGE if self.n_screening else None]
+
+    @property
     def candidates(self) -> list[str]:
         """Names of the plain distances and of the learners."""
         return [*self.plain, *self.learners]
@@ -174,12 +181,12 @@ class Plan:
     def keys(self) -> list[Key]:
         """The cells to measure, part by part: in the first repetition models and baselines before the candidates.
 
-        So what ends early has both on the same rows. One repetition tests every row, and models may take long.
+        So what ends early has both on the same rows.
         """
-        first = self.repetitions[0]
-        context = (*self.baselines, *self.models)
         keys = [Key(name, part) for part in range(self.n_screening) for name in self.candidates]
-        keys += [Key(name, part) for part in first for name in (*context, *self.candidates)]
+        for part in self.repetitions[0]:
+            models = self.models if part in self.model_parts else ()
+            keys += [Key(name, part) for name in (*self.baselines, *models, *self.candidates)]
         others = (part for parts in self.repetitions[1:] for part in parts)
         return keys + [Key(name, part) for part in others for name in self.candidates]
 

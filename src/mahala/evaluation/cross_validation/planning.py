@@ -70,9 +70,9 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     repeats = 1 if times is not None else auto_repeats(len(rows)) if settings.repeats == "auto" else settings.repeats
     measure: Measure = metric if metric != "auto" else "r2" if target.is_number else measure_for(target.codes)
     # F1 and areas under curves are not means over rows, so a learner needs them of the same test parts as others.
-    is_halved = settings.repeats == "auto" and measure not in ("f1", "roc_auc")
+    is_halved = learners is None and settings.repeats == "auto" and measure not in ("f1", "roc_auc")
     screening, screened = Parts(), np.empty(0, dtype=np.intp)
-    if is_halved and learners is None and groups is None and times is None:
+    if is_halved and groups is None and times is None:
         screening, screened = screening_parts(target.codes[first], X.shape[1], folds, seed)
     if times is not None:
         parts = parts_of(None, folds, 1, seed, sets if groups is None else groups, times, len(rows))

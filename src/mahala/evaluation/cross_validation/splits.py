@@ -17,7 +17,7 @@ _MOST_ROWS, _LEAST_ROWS, _MOST_NUMBERS = 20_000, 4_000, 4_000_000
 # Of more rows, so many are for a screening of all learners, those of many features again by numbers; and its folds.
 _SCREENED_FROM, _MOST_SCREENED, _LEAST_SCREENED, _NUMBERS_SCREENED = 3_000, 1_500, 500, 200_000
 _SCREENING_FOLDS = 3
-# A cross-validation is repeated until so many rows were tested, within these limits.
+# A cross-validation is repeated until so many rows were tested, within these limits; that of many rows is not.
 _TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
 # Groups per fold from which on they are stratified in different ways.
 _MANY_GROUPS = 10
@@ -107,10 +107,11 @@ def _stretches(times: FloatArray, folds: int, groups: IndexArray | None) -> Part
 def auto_repeats(n_rows: int) -> int:
     """Return how often a cross-validation is repeated: the more often, the fewer rows there are.
 
-    >>> auto_repeats(90), auto_repeats(210), auto_repeats(5000)
-    (10, 5, 2)
+    >>> auto_repeats(90), auto_repeats(210), auto_repeats(2000), auto_repeats(5000)
+    (10, 5, 2, 1)
     """
-    return int(np.clip(-(-_TESTED_ROWS // n_rows), _FEWEST_REPEATS, _MOST_REPEATS))
+    fewest = _FEWEST_REPEATS if n_rows <= _SCREENED_FROM else 1
+    return int(np.clip(-(-_TESTED_ROWS // n_rows), fewest, _MOST_REPEATS))
 
 
 def possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes: list[str]) -> int:
