@@ -87,9 +87,9 @@ class VoteSums:
 
         def weigh(rows: slice) -> None:
             block = np.matmul(Z[rows], columns, out=self._work[rows])
-            arguments = block, norms[rows], norms, self._itself[rows], votes.weights, votes.values
+            arguments = block, (norms[rows], norms), self._itself[rows], votes.weights, votes.values
             function = _weigh_few if few else _weigh
-            function(*arguments, votes.first[rows], votes.end[rows], sums[0, rows], sums[1, rows])
+            function(*arguments, votes.first[rows], votes.end[rows], (sums[0, rows], sums[1, rows]))
 
         in_threads(weigh, blocks, threads=threads)
         loss, alpha, beta = _losses(votes, sums[0], sums[1], self._total)
@@ -98,9 +98,9 @@ class VoteSums:
 
         def pull(rows: slice) -> None:
             block = self._work[rows]
-            mine = alpha[rows], beta[rows], votes.values[rows], votes.weights[rows]
-            function = _slope_few if few else _slope
-            function(block, *mine, votes.first[rows], votes.end[rows], alpha, beta, votes.values, votes.weights)
+            own = alpha[rows], beta[rows], votes.values[rows], votes.weights[rows]
+            theirs = alpha, beta, votes.values, votes.weights
+            (_slope_few if few else _slope)(block, own, theirs, votes.first[rows], votes.end[rows])
             products = block @ wide
             np.subtract(products[:, -1:] * Z[rows], products[:, :-1], out=gradient[rows])
             gradient[rows] *= np.float32(1.0 / SCALE)
@@ -127,12 +127,11 @@ def drawn_vote_sums(
 
     def of_block(rows: slice) -> tuple[float, RealArray]:
         block, part, sums = Z[rows] @ columns, votes.part(rows), n_sums[:, rows]
-        arguments = block, z_norms[rows], norms, itself[rows], their.weights, their.values
-        (_weigh_few if few else _weigh)(*arguments, part.first, part.end, sums[0], sums[1])
+        arguments = block, (z_norms[rows], norms), itself[rows], their.weights, their.values
+        (_weigh_few if few else _weigh)(*arguments, part.first, part.end, (sums[0], sums[1]))
         loss, alpha, beta = _losses(part, sums[0], sums[1], total)
-        mine = alpha, beta, part.values, part.weights
-        function = _slope_few if few else _slope
-        function(block, *mine, part.first, part.end, zeros, zeros, their.values, their.weights)
+        own, theirs = (alpha, beta, part.values, part.weights), (zeros, zeros, their.values, their.weights)
+        (_slope_few if few else _slope)(block, own, theirs, part.first, part.end)
         products = block @ wide
         np.subtract(products[:, -1:] * Z[rows], products[:, :-1], out=gradient[rows])
         gradient[rows] *= np.float32(1.0 / SCALE)
@@ -212,10 +211,10 @@ def _losses(votes: Votes, all_votes: RealArray, shares: RealArray, total: float)
     return loss, (alpha * scale).astype(np.float32), (beta * scale).astype(np.float32)
 
 
-def _weigh_few(products: RealArray, norms: RealArray, their_norms: RealArray, itself: IndexArray, *rest: Any) -> None:
+def _weigh_few(products: RealArray, norms: tuple[RealArray, RealArray], itself: IndexArray, *rest: Any) -> None:
     """Do what `_weigh` does."""
-    weights, values, first, end, totals, shares = rest
-    squared = np.maximum(norms[:, np.newaxis] + their_norms - 2.0 * products, 0.0)
+    weights, values, first, end, (totals, shares) = rest
+    squared = np.maximum(norms[0][:, np.newaxis] + norms[1] - 2.0 * products, 0.0)
     distances = np.sqrt(squared)
     exponents = np.maximum(SHIFT - distances, -RANGE)
     votes = np.where(distances < FARTHEST, np.exp(exponents), 0.0)
@@ -232,6 +231,8 @@ def _weigh_few(products: RealArray, norms: RealArray, their_norms: RealArray, it
 
 # There are no NaN here; knowing that, the compiler makes maxima fast.
 _NUMBERS = FAST | {"nnan", "nsz"}
+# Of rows or voters: the derivatives of the loss for the total and for the share of votes, values, weights.
+Slopes = tuple[RealArray, RealArray, RealArray, RealArray]
 
 
 @helper_with(_NUMBERS)
@@ -251,23 +252,21 @@ def _exp_and_bits(x: np.float32) -> tuple[np.float32, np.int32]:
 @kernel_with(_NUMBERS)
 def _weigh(
     products: RealArray,
-    norms: RealArray,
-    their_norms: RealArray,
+    norms: tuple[RealArray, RealArray],
     itself: IndexArray,
     weights: RealArray,
     values: RealArray,
     first: IndexArray,
     end: IndexArray,
-    totals: RealArray,
-    shares: RealArray,
+    sums: tuple[RealArray, RealArray],
 ) -> None:
     """Replace products of rows and voters by votes over distances; sum the votes, and their values in each range."""
     one, two, zero = np.float32(1.0), np.float32(2.0), np.float32(0.0)
-    n = products.shape[1]
+    (own_norms, their_norms), (totals, shares), n = norms, sums, products.shape[1]
     votes, bits = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.int32)
     powers = bits.view(np.float32)
     for r in range(products.shape[0]):
-        row, norm = products[r], norms[r]
+        row, norm = products[r], own_norms[r]
         for j in range(n):
             squared = max(norm + their_norms[j] - two * row[j], zero)
             distance = np.sqrt(squared)
@@ -290,9 +289,9 @@ def _weigh(
         totals[r], shares[r] = total, share
 
 
-def _slope_few(products: RealArray, *rest: Any) -> None:
+def _slope_few(products: RealArray, own: Slopes, theirs: Slopes, first: IndexArray, end: IndexArray) -> None:
     """Do what `_slope` does."""
-    alpha, beta, values, weights, first, end, alphas, betas, their_values, their_weights = rest
+    (alpha, beta, values, weights), (alphas, betas, their_values, their_weights) = own, theirs
     at = np.arange(products.shape[1])
     here = (at >= first[:, np.newaxis]) & (at < end[:, np.newaxis])
     slopes = np.outer(beta, their_values) + np.outer(values, betas)
@@ -302,20 +301,9 @@ def _slope_few(products: RealArray, *rest: Any) -> None:
 
 
 @kernel_with(_NUMBERS)
-def _slope(
-    products: RealArray,
-    alpha: RealArray,
-    beta: RealArray,
-    values: RealArray,
-    weights: RealArray,
-    first: IndexArray,
-    end: IndexArray,
-    alphas: RealArray,
-    betas: RealArray,
-    their_values: RealArray,
-    their_weights: RealArray,
-) -> None:
+def _slope(products: RealArray, own: Slopes, theirs: Slopes, first: IndexArray, end: IndexArray) -> None:
     """Replace votes over distances by the slopes of the loss with respect to the distances, over the distances."""
+    (alpha, beta, values, weights), (alphas, betas, their_values, their_weights) = own, theirs
     least, zero = np.float32(LEAST_SLOPE), np.float32(0.0)
     n = products.shape[1]
     factors = np.empty(n, dtype=np.float32)
