@@ -20,7 +20,7 @@ CANDIDATES = 0.5, 0.75, 0.875, 1.0
 BETTER = 0.5
 FOLDS = 3
 # Of the user's call of `fit`, for a warning.
-STACK_LEVEL = 6
+STACK_LEVEL = 7
 
 Shrinkage = Literal["auto"] | Share
 
