@@ -136,6 +136,17 @@ def test_groups_are_left_out_together(tmp_path, table):
     assert "joined" not in model.feature_names_in_
 
 
+def test_a_distance_that_is_mostly_a_date_is_said(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"2024-{at % 12 + 1:02d}-{at % 28 + 1:02d},{rng.normal():.3f},{'ab'[at % 12 > 5]}" for at in range(120)]
+    (tmp_path / "eggs.csv").write_text("\n".join(["laid,size,kind", *lines]))
+    options = (tmp_path / "eggs.csv", "--label", "kind", "--output", tmp_path / "m.safetensors", *FAST)
+    (caution,) = json.loads(run(*options, "--json").stdout)["cautions"]
+    assert " % of the distance is 'laid', a date (NeighborClassifier): " in caution
+    assert caution in " ".join(run(*options, "--force").stdout.split())
+    assert json.loads(run(*options, "--drop", "laid", "--force", "--json").stdout)["cautions"] == []
+
+
 def test_identifiers_and_decimal_marks(tmp_path, table):
     told(table, "--label", "churned", "--keep", "customer_id,age", "--output", tmp_path / "m", *FAST)
     assert "hashed" in dict(mahala.load(tmp_path / "m").metric_.preprocessor.columns_)["customer_id"]

@@ -91,6 +91,7 @@ def _fitted(options: FitOptions) -> Facts:
         "errors": measured(model, raw.data, labels, others=options.judge and not stopped),
         "weights": expert_shares(model),
         "suspects": _suspects(model),
+        "cautions": _cautions(model),
         "columns": columns,
         "seconds": seconds,
         "stopped": "interrupted" if stopped else None,
@@ -188,6 +189,18 @@ def _suspects(model: Predictor) -> list[Facts]:
     return [dict(zip(keys, line, strict=True)) for line in lines if line[-1] >= least]
 
 
+def _cautions(model: Predictor) -> list[str]:
+    """Return that most of the distance is a column that says when or as which number rows were recorded."""
+    from mahala.evaluation.cross_validation.cautions import record_cautions
+
+    fitted = model._model
+    if fitted.encoder.table is None or fitted.encoder.has_directions:
+        return []
+    plain = fitted.rows.points.plain[fitted.distinct_voters.places]  # in the order of the table
+    records = fitted.encoder.table.record_columns(plain)
+    return list(map(str, record_cautions(model.column_weights(), records, type(model).__name__)))
+
+
 def _parts(facts: Facts, settings: Sequence[str]) -> Iterator[RenderableType]:
     yield fact_grid((name, None if text is None else escape(text)) for name, text in _lines(facts, settings))
     left_out, errors = facts["left_out"], facts["errors"]
@@ -199,6 +212,7 @@ def _parts(facts: Facts, settings: Sequence[str]) -> Iterator[RenderableType]:
         for line in errors:
             grid.add_row(escape(line["model"]), *measures(line), style="bold" if line is errors[0] else "")
         yield grid
+    yield from (f"[bold yellow]{escape(caution)}[/]" for caution in facts["cautions"])
     if facts["suspects"]:
         yield ""
         yield "[bold]Labels that may be wrong[/bold]: the model, which had not seen these rows, expects another one"

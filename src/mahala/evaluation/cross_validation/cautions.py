@@ -127,11 +127,23 @@ def _records(plan: Plan, board: Leaderboard, cells: Mapping[Key, Cell], done: Se
     """Yield that most of the distance is a column that says when or as which number rows were recorded."""
     for name in dict.fromkeys(entry.name for entry in (board.winner, board.candidate) if entry is not None):
         own = [cell.record_shares for key, cell in cells.items() if key.name == name and key.part in done]
-        shares = np.mean(own, axis=0)
-        for (column, what), share in zip(plan.records.items(), shares, strict=True):
-            if share > _MOST_OF_DISTANCE:
-                yield Caution(
-                    "a date or number of rows",
-                    f"{100.0 * share:.0f} % of the distance is {column!r}, {what} ({board[name].spoken}): rows that "
-                    "were recorded one after the other are near. Drop this column, unless that is meant.",
-                )
+        shares = dict(zip(plan.records, np.mean(own, axis=0), strict=True))
+        yield from record_cautions(shares, plan.records, board[name].spoken)
+
+
+def record_cautions(shares: Mapping[str, float], records: Mapping[str, str], distance: str) -> Iterator[Caution]:
+    """Yield that most of a distance is one column that says when or as which number rows were recorded.
+
+    Parameters
+    ----------
+    shares : those of columns in the mean squared distance
+    records : what such columns hold, by name
+    distance : its name
+    """
+    for column, what in records.items():
+        if shares[column] > _MOST_OF_DISTANCE:
+            yield Caution(
+                "a date or number of rows",
+                f"{100.0 * shares[column]:.0f} % of the distance is {column!r}, {what} ({distance}): rows that were "
+                "recorded one after the other are near. Drop this column, unless that is meant.",
+            )
