@@ -73,8 +73,8 @@ def test_the_scaling_is_that_of_compare(tmp_path):
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["scaling"] == how
         metric = mahala.Metric.load(out)
-        np.testing.assert_allclose(metric.scales, learner_scales(X, how))
-        parts = X.var(axis=0) / metric.scales**2  # of the mean squared distance, under PCA without any loss
+        np.testing.assert_allclose(metric.steps[0].scales, learner_scales(X, how))
+        parts = X.var(axis=0) / metric.steps[0].scales ** 2  # of the mean squared distance, under PCA without any loss
         shares = dict(zip(names, parts / parts.sum(), strict=True))
         rare = shares["weight missing"] + shares["colour=violet"]
         assert rare == pytest.approx(2 / 6) if options else rare < 0.02
@@ -105,7 +105,7 @@ def test_scaling_none_and_seed(tmp_path, table):
     for seed in (1, 1, 2):
         assert run(*base, "--seed", seed).exit_code == 0
         metric = mahala.Metric.load(out)
-        assert np.ptp(metric.scales) == 0.0  # one unit for all features
+        assert np.ptp(metric.steps[0].scales) == 0.0  # one unit for all features
         matrices.append(metric.matrix)
     np.testing.assert_array_equal(matrices[0], matrices[1])
     assert not np.array_equal(matrices[0], matrices[2])

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import mahala
 from mahala.cli.main import app
 from mahala.cli.search import _find
+from mahala.metric import Scales
 
 
 def run(*arguments):
@@ -30,7 +31,7 @@ def files(tmp_path):
     (tmp_path / "items.csv").write_text("\n".join(lines))
     np.save(tmp_path / "queries.npy", queries)
     root = rng.normal(size=(3, 3))
-    metric = mahala.MahalanobisMetric(root @ root.T, feature_names=names, scales=[1.0, 2.0, 3.0])
+    metric = mahala.MahalanobisMetric(root @ root.T, feature_names=names, steps=[Scales([1.0, 2.0, 3.0])])
     metric.save(tmp_path / "m.safetensors")
     return tmp_path, metric, items, queries
 

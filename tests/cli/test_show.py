@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from mahala.metric import Scales
 
 
 def run(path, *more):
@@ -26,7 +27,7 @@ def test_a_metric(tmp_path):
         np.diag([1.0, 4.0, 0.0]),
         threshold=2.0,
         feature_names=["a", "b[0]", "c"],
-        scales=[1, 2, 3],
+        steps=[Scales([1, 2, 3])],
         origin={"learner": "PA", "params": {"C": 0.5}},
     )
     metric.save(path)

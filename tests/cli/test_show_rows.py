@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from mahala.metric import Scales
 
 M = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.0], [0.0, 0.0, 0.25]])
 X = np.array([[1.0, 20.0, 3.0], [4.0, 50.0, 3.0]])
@@ -21,7 +22,7 @@ X = np.array([[1.0, 20.0, 3.0], [4.0, 50.0, 3.0]])
 def files(tmp_path):
     names = ["u", "v", "w[1]"]
     (tmp_path / "t.csv").write_text("w[1],v,u\n3,20,1\n3,50,4\n")
-    mahala.MahalanobisMetric(M, feature_names=names, scales=[1.0, 10.0, 1.0], threshold=20.0).save(
+    mahala.MahalanobisMetric(M, feature_names=names, steps=[Scales([1.0, 10.0, 1.0])], threshold=20.0).save(
         tmp_path / "m.safetensors"
     )
     return tmp_path

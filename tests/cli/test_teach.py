@@ -68,8 +68,8 @@ def test_a_table_is_read_as_by_other_commands(items):
     metric = mahala.Metric.load(folder / "metric")
     assert metric.feature_names == ("shape=flat", "shape=round", "width;cm", "length")
     table = read_table(path, label="kind", drop=["shoe", "stars"])
-    np.testing.assert_allclose(metric.scales, feature_scales(table.X, "numbers"))
-    np.testing.assert_allclose(mahala.load(folder / "m").X, table.X / metric.scales)
+    np.testing.assert_allclose(metric.steps[0].scales, feature_scales(table.X, "numbers"))
+    np.testing.assert_allclose(mahala.load(folder / "m").X, table.X / metric.steps[0].scales)
     shown = CliRunner().invoke(
         app, ["transform", str(path), "--model", str(folder / "metric"), "--output", str(folder / "z.npy")]
     )

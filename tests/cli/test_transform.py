@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import mahala
 from mahala.cli.main import app
 from mahala.data.tables import read_table
+from mahala.metric import Scales
 
 TEXT = "kind,b,a,extra\nu,10,1,?\nv,25,0.5,?\nu,-3,2,?\n"
 ROWS = np.array([[1, 10], [0.5, 25], [2, -3]])
@@ -22,7 +23,7 @@ ROWS = np.array([[1, 10], [0.5, 25], [2, -3]])
 def files(tmp_path):
     """A table whose columns are in another order than the model's, and a model with scales."""
     (tmp_path / "t.csv").write_text(TEXT)
-    metric = mahala.MahalanobisMetric([[2.0, 0.5], [0.5, 1.0]], feature_names=["a", "b"], scales=[1.0, 10.0])
+    metric = mahala.MahalanobisMetric([[2.0, 0.5], [0.5, 1.0]], feature_names=["a", "b"], steps=[Scales([1.0, 10.0])])
     metric.save(tmp_path / "m.safetensors")
     return tmp_path, metric
 

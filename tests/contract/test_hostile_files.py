@@ -16,7 +16,7 @@ from contract.learners import ALL, case
 from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import restored
 from mahala.support.model_files import ModelFileError
-from mahala.support.states import Array, Flag, Group, Integer, Number, Part, Stateful, Texts
+from mahala.support.states import Array, Entry, Group, Integer, Number, Objects, Part, Stateful, Texts
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 3, 60)
@@ -56,8 +56,10 @@ def wrong_entries(field):
     """What is not in the header for a field."""
     if isinstance(field, Part):
         return [[], "x"]
-    if isinstance(field, Flag):
+    if isinstance(field, Entry):
         return [1, "no"]
+    if isinstance(field, Objects):
+        return [{}, "x", [1], [{}], [{"kind": "x"}], [{"kind": "scales"}]]
     if isinstance(field, Texts):
         return ["x", [1], ["x", "x"]]
     if isinstance(field, Integer):

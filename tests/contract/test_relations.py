@@ -11,6 +11,7 @@ from contract.learners import parametrize
 from contract.relations import LEARNERS, relations
 from mahala import MahalanobisMetric
 from mahala.batch import LSML, SDML
+from mahala.metric import Scales, UnitRows
 
 RNG = np.random.default_rng(0)
 Y = np.arange(60) % 3
@@ -38,10 +39,10 @@ def test_a_metric_to_start_from_may_have_scales(learner):
     A, scales = rng.normal(size=(3, 3)), np.array([0.5, 2.0, 3.0])
     name = "prior" if "prior" in learner.get_params() else "init"
     M = np.diag([1.0, 2.0, 3.0]) if "diagonal" in learner.get_params() else A.T @ A + np.eye(3)
-    metrics = MahalanobisMetric(M, 1.0, scales=scales), MahalanobisMetric(M / np.outer(scales, scales), 1.0)
+    metrics = MahalanobisMetric(M, 1.0, steps=[Scales(scales)]), MahalanobisMetric(M / np.outer(scales, scales), 1.0)
     one, other = (
         clone(learner).set_params(**{name: metric, "random_state": 0}).fit(X, y).metric_.matrix for metric in metrics
     )
     np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match=f"{name} must be a MahalanobisMetric of 3 features without"):
-        clone(learner).set_params(**{name: MahalanobisMetric(M, 1.0, unit_rows=True)}).fit(X, y)
+        clone(learner).set_params(**{name: MahalanobisMetric(M, 1.0, steps=[UnitRows()])}).fit(X, y)

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala import LDA, MahalanobisMetric, Metric, ModelFileError
 from mahala.data import TablePreprocessor
+from mahala.metric import Scales
 
 N = 60
 # The table of these tests has a cell of other text in a column of numbers, of which every `transform` warns.
@@ -351,7 +352,7 @@ def test_in_a_pipeline(frame):
 
 def test_model_files(frame, fitted, tmp_path):
     X = fitted.transform(frame)
-    metric = MahalanobisMetric(np.eye(X.shape[1]), preprocessor=fitted, scales=X.std(axis=0) + 1.0)
+    metric = MahalanobisMetric(np.eye(X.shape[1]), preprocessor=fitted, steps=[Scales(X.std(axis=0) + 1.0)])
     assert metric.feature_names == tuple(fitted.get_feature_names_out())
     metric.save(tmp_path / "m.safetensors")
     read = Metric.load(tmp_path / "m.safetensors")

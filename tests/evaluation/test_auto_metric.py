@@ -61,7 +61,7 @@ def test_noise_gives_the_plain_distance():
     metric = AutoMetric().fit(X, np.arange(100) % 2)
     assert metric.chosen_.startswith("Euclidean")
     assert not metric.verdict_.helps
-    scales = np.ones(3) if metric.metric_.scales is None else metric.metric_.scales
+    scales = metric.metric_.steps[0].scales if metric.metric_.steps else np.ones(3)
     distances = np.linalg.norm(metric.transform(X)[0] - metric.transform(X)[1])
     assert distances == pytest.approx(np.linalg.norm((X[0] - X[1]) / scales))
 

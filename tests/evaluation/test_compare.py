@@ -358,7 +358,7 @@ def test_refit_takes_raw_rows():
     assert metric.origin["learner"] == "LDA"
     plain = refit(X, y, None, "none")
     np.testing.assert_allclose(plain.distance(X[0], X[1]), np.linalg.norm(X[0] - X[1]))
-    assert plain.scales is None
+    assert not plain.steps
 
 
 def test_held_out_rows_are_not_learned_from():
@@ -368,7 +368,7 @@ def test_held_out_rows_are_not_learned_from():
     assert mask.sum() == 30
     expected = refit(X[~mask], y[~mask], LDA())
     np.testing.assert_array_equal(metric.matrix, expected.matrix)
-    np.testing.assert_array_equal(metric.scales, expected.scales)
+    np.testing.assert_array_equal(metric.steps[0].scales, expected.steps[0].scales)
 
 
 def test_the_panel_runs():

@@ -137,5 +137,5 @@ def test_held_out_rows_are_not_learned_from():
     assert mask.sum() == 20
     values, scales = (y - y.mean()) / y.std(), X[~mask].std(axis=0)
     expected = MLKR(max_iter=10, random_state=0).fit(X[~mask] / scales, values[~mask]).metric_
-    np.testing.assert_allclose(metric.scales, scales)
+    np.testing.assert_allclose(metric.steps[0].scales, scales)
     np.testing.assert_allclose(metric.matrix, expected.matrix, rtol=1e-9, atol=1e-12)

@@ -210,28 +210,26 @@ def test_a_class_loads_its_own_files_only(tmp_path):
         Metric(np.eye(2))
 
 
-@pytest.mark.parametrize("key", ["threshold", "kernel_map"])
-def test_a_similarity_with_parts_of_a_distance_is_damaged(tmp_path, key):
-    header, arrays = BilinearMetric(np.eye(2)).to_parts()
-    write_model(tmp_path / "b", "metric", arrays, header | {key: 1.5})
-    with pytest.raises(ModelFileError, match=f"'{key}' should be null, found 1.5"):
-        Metric.load(tmp_path / "b")
-
-
 @pytest.mark.parametrize(
     ("header_change", "array_change", "match"),
     [
         ({"kind": "cosine"}, {}, "'kind' should be 'bilinear' or 'mahalanobis', found 'cosine'"),
         ({"kind": None}, {}, "'kind' should be str"),
-        ({"threshold": "1"}, {}, "'threshold' should be float"),
-        ({"threshold": np.inf}, {}, "threshold must be finite"),
+        ({"threshold": "1"}, {}, "'threshold' should be int or float"),
+        ({"threshold": np.inf}, {}, "'threshold' should be a finite number"),
         ({"feature_names": [1, 2]}, {}, "sequence of strings"),
         ({"feature_names": ["a"]}, {}, "must have 2 names"),
-        ({"kernel_map": {}}, {}, "'kernel' should be str, found nothing"),
+        ({"steps": None}, {}, "'steps' should be list"),
+        ({"steps": ["scales"]}, {}, "'steps.0' should be dict"),
+        ({"steps": [{"kind": "log"}]}, {}, "'kind' should be 'kernel_map' or 'scales' or 'unit_rows', found 'log'"),
+        ({"steps": [{"kind": "scales"}]}, {}, "array 'scales' is missing"),
+        ({"steps": [{"kind": "scales"}]}, {"steps.0.scales": np.array([0.0, 1.0])}, "positive"),
+        ({"steps": [{"kind": "scales"}]}, {"steps.0.scales": np.ones(3)}, "scales must be 2 numbers"),
+        ({"steps": [{"kind": "kernel_map"}]}, {}, "'kernel' should be str, found nothing"),
         ({}, {"matrix": np.ones((2, 3))}, "matrix must be square"),
         ({}, {"matrix": np.ones(2)}, "'matrix' should be float64"),
         ({}, {"matrix": np.eye(2, dtype=np.int64)}, "'matrix' should be float64"),
-        ({}, {"matrix": np.full((2, 2), np.nan)}, "finite"),
+        ({}, {"matrix": np.full((2, 2), np.nan)}, "NaN or infinity"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, header_change, array_change, match):

@@ -63,9 +63,9 @@ def test_the_first_items_by_inner_products_with_embedded_queries(shape, sparse):
 
 def test_a_similarity_has_no_methods_of_a_distance():
     metric = BilinearMetric(np.eye(2))
-    for name in ("distance", "transform", "components", "is_psd", "projected", "threshold", "scales", "kernel_map"):
+    for name in ("distance", "transform", "components", "is_psd", "projected", "threshold", "steps", "kernel"):
         assert not hasattr(metric, name)
-    for argument in ("threshold", "scales", "kernel_map", "kind"):
+    for argument in ("threshold", "steps", "center", "kind"):
         with pytest.raises(TypeError, match=argument):
             BilinearMetric(np.eye(2), **{argument: None})
     with pytest.raises(TypeError, match="squared"):

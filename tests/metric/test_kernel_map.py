@@ -9,7 +9,9 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from mahala.metric.kernel_map import KernelMap
+from mahala.metric.steps import Step
 from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.states import build, to_parts
 from strategies import examples
 
 NAMED = [
@@ -53,7 +55,7 @@ def squared_distances(kernel, params, X):
 
 def distance_error(points, X, expected):
     """The largest error of squared distances between coordinates, as a share of the largest distance."""
-    Z = points.coordinates(X)
+    Z = points.apply(X)
     return np.abs(cdist(Z, Z, "sqeuclidean") - expected).max() / (expected.max() or 1)
 
 
@@ -65,7 +67,7 @@ def relative(K):
 def grown(kernel, params, X, pieces=1):
     result = KernelMap(kernel, params)
     for piece in np.array_split(np.arange(X.shape[0]), pieces):
-        result.grow(X, piece)
+        result = result.grow(X, piece)
     return result
 
 
@@ -88,7 +90,7 @@ def test_an_offset_costs_the_linear_kernel_no_digits(offset, columns, form, piec
     X[:, columns] += offset
     points = grown("linear", None, form(X), pieces)
     assert points.dimension == 5
-    Z = points.coordinates(form(X))
+    Z = points.apply(form(X))
     np.testing.assert_allclose(cdist(Z, Z), cdist(X, X), rtol=1e-10)
 
 
@@ -105,7 +107,7 @@ def test_an_offset_costs_the_linear_kernel_no_digits(offset, columns, form, piec
 @pytest.mark.parametrize("pieces", [1, 60])
 def test_close_points_keep_their_distances(kernel, params, scale, offset, pieces):
     X = np.random.default_rng(13).normal(size=(60, 3)) * scale + offset
-    Z = grown(kernel, params, X, pieces).coordinates(X)
+    Z = grown(kernel, params, X, pieces).apply(X)
     expected = squared_distances(kernel, params, X).astype(float)
     np.testing.assert_allclose(cdist(Z, Z, "sqeuclidean"), expected, rtol=1e-8)
 
@@ -116,7 +118,7 @@ def test_rbf_inner_products_near_and_far_from_the_origin(gamma, form):
     rng = np.random.default_rng(14)
     X = rng.normal(size=(40, 3)) * 10.0 ** rng.uniform(-5, 2, size=(40, 1))
     K = np.exp(-gamma * ((X[:, None] - X[None]).astype(np.longdouble) ** 2).sum(axis=2))
-    Z = grown("rbf", {"gamma": gamma}, form(X)).coordinates(form(X))
+    Z = grown("rbf", {"gamma": gamma}, form(X)).apply(form(X))
     lengths = np.sqrt(np.diag(relative(K)))
     lengths[0] = 1.0
     np.testing.assert_allclose(
@@ -129,13 +131,13 @@ def test_rbf_inner_products_near_and_far_from_the_origin(gamma, form):
 @examples(12)
 def test_coordinates_reproduce_the_kernel_on_the_points_grown_over(kernel, params, X):
     points = grown(kernel, params, X)
-    Z = points.coordinates(X)
+    Z = points.apply(X)
     K = pairwise_kernels(X, metric=kernel, **params)
     np.testing.assert_allclose(Z @ Z.T, relative(K), atol=1e-8 * np.abs(K).max())
     np.testing.assert_allclose(Z[0], 0.0, atol=1e-8 * np.sqrt(K[0, 0]))
     before = points.dimension
     assert before < len(X)
-    points.grow(X[::-1])  # points of the span bring nothing new
+    points = points.grow(X[::-1])  # points of the span bring nothing new
     assert points.dimension == before
 
 
@@ -161,7 +163,7 @@ def test_well_separated_points_become_landmarks_in_their_order_however_split():
     for pieces in (1, 3, 70):
         points = grown("rbf", None, X, pieces)
         assert points.dimension == 699
-        Z = points.coordinates(X)
+        Z = points.apply(X)
         np.testing.assert_array_equal(Z[0], 0.0)
         np.testing.assert_allclose(Z[1:], factor, atol=1e-9)
 
@@ -169,9 +171,9 @@ def test_well_separated_points_become_landmarks_in_their_order_however_split():
 def test_growing_keeps_the_coordinates_of_earlier_points():
     X = np.random.default_rng(1).normal(size=(60, 8))
     points = grown("rbf", None, X[:40])
-    before = points.coordinates(X[:40])
-    points.grow(X[40:])
-    after = points.coordinates(X[:40])
+    before = points.apply(X[:40])
+    points = points.grow(X[40:])
+    after = points.apply(X[:40])
     np.testing.assert_allclose(after[:, : before.shape[1]], before, atol=1e-10)
     np.testing.assert_allclose(after[:, before.shape[1] :], 0.0, atol=1e-10)
 
@@ -182,9 +184,9 @@ def test_new_points_are_projected_on_the_span():
     points = grown("linear", None, X)
     span = X[1:] - X[0]
     projection = (new - X[0]) @ np.linalg.pinv(span) @ span
-    Z = points.coordinates(new)
+    Z = points.apply(new)
     np.testing.assert_allclose(Z @ Z.T, projection @ projection.T, atol=1e-10)
-    np.testing.assert_allclose(Z @ points.coordinates(X).T, (new - X[0]) @ (X - X[0]).T, atol=1e-10)
+    np.testing.assert_allclose(Z @ points.apply(X).T, (new - X[0]) @ (X - X[0]).T, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_new_points_are_projected_on_the_span():
 def test_points_in_order_along_a_curve_do_not_pile_up_rounding(kernel, params):
     t = np.linspace(0, 5, 1000)[:, None]
     X = np.hstack([t, t**2, np.sin(t)])
-    Z, K = grown(kernel, params, X).coordinates(X), relative(pairwise_kernels(X, metric=kernel, **params))
+    Z, K = grown(kernel, params, X).apply(X), relative(pairwise_kernels(X, metric=kernel, **params))
     lengths = np.sqrt(np.diag(K))
     lengths[0] = 1.0
     assert np.abs((Z @ Z.T - K) / np.outer(lengths, lengths)).max() < 1e-6
@@ -211,16 +213,16 @@ def test_sparse_and_narrow_input_give_the_same_coordinates(kernel, params):
     rng = np.random.default_rng(4)
     X = np.where(rng.random((50, 12)) < 0.3, rng.integers(-4, 5, size=(50, 12)), 0).astype(float)
     dense = grown(kernel, params, X)
-    expected = dense.coordinates(X)
+    expected = dense.apply(X)
     for other in (sp.csr_matrix(X), sp.csr_array(X), X.astype(np.float32), X.astype(np.int8)):
         points = grown(kernel, params, other)
-        assert ("kernel_anchors.indptr" in points.to_arrays()[1]) == sp.issparse(other)
-        np.testing.assert_allclose(points.coordinates(other), expected, atol=1e-6)
-        np.testing.assert_allclose(points.coordinates(X), expected, atol=1e-6)
-        np.testing.assert_allclose(dense.coordinates(other), expected, atol=1e-6)
+        assert ("anchors.indptr" in to_parts(points)[1]) == sp.issparse(other)
+        np.testing.assert_allclose(points.apply(other), expected, atol=1e-6)
+        np.testing.assert_allclose(points.apply(X), expected, atol=1e-6)
+        np.testing.assert_allclose(dense.apply(other), expected, atol=1e-6)
         mixed = grown(kernel, params, X[:20])
-        mixed.grow(other[20:])
-        np.testing.assert_allclose(mixed.coordinates(other), expected, atol=1e-6)
+        mixed = mixed.grow(other[20:])
+        np.testing.assert_allclose(mixed.apply(other), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -229,26 +231,26 @@ def test_a_precomputed_kernel_equals_the_kernel_itself(dtype):
     X, new = rng.normal(size=(40, 6)), rng.normal(size=(7, 6))
     rows = rng.permutation(40)[:25]
     named, precomputed = KernelMap("rbf"), KernelMap("precomputed")
-    named.grow(X, rows)
+    named = named.grow(X, rows)
     K = pairwise_kernels(X, metric="rbf").astype(dtype)
     for piece in (rows[:10], rows[10:], rows[:5]):
-        precomputed.grow(K, piece)
+        precomputed = precomputed.grow(K, piece)
     assert precomputed.n_features_in == 40
-    anchors = precomputed.to_arrays()[1]["kernel_anchors"]
+    anchors = to_parts(precomputed)[1]["anchors"]
     assert anchors[0] == rows[0]
     assert sorted(anchors.tolist()) == sorted(rows.tolist())
     values = pairwise_kernels(new, X, metric="rbf").astype(dtype)
-    Z, expected = precomputed.coordinates(values), named.coordinates(new)
+    Z, expected = precomputed.apply(values), named.apply(new)
     np.testing.assert_allclose(Z @ Z.T, expected @ expected.T, atol=1e-9 if dtype == np.float64 else 1e-3)
     rows[:] = 0  # the caller may go on to use the array
-    np.testing.assert_array_equal(precomputed.coordinates(values), Z)
+    np.testing.assert_array_equal(precomputed.apply(values), Z)
 
 
 def test_a_callable_kernel_sees_blocks_of_rows():
     X = np.random.default_rng(6).normal(size=(600, 3))
     points = grown(lambda A, B: (A @ B.T + 1) ** 2, None, X)
     assert points.dimension == 9
-    Z, K = points.coordinates(X), (X @ X.T + 1) ** 2
+    Z, K = points.apply(X), (X @ X.T + 1) ** 2
     np.testing.assert_allclose(Z @ Z.T, relative(K), atol=1e-10 * K.max())
 
 
@@ -274,7 +276,7 @@ def test_each_point_is_looked_at_once_where_all_are_far_apart():
 def test_the_rounding_of_narrow_kernel_values_is_not_taken_for_directions():
     X = np.random.default_rng(11).normal(size=(300, 3))
     points = KernelMap("precomputed")
-    points.grow((X @ X.T).astype(np.float32))
+    points = points.grow((X @ X.T).astype(np.float32))
     assert points.dimension == 3
 
 
@@ -286,8 +288,8 @@ def test_the_rounding_of_narrow_kernel_values_is_not_taken_for_directions():
 def test_points_that_coincide_give_a_map_without_coordinates(kernel, params, x, n):
     points = grown(kernel, params, np.tile(x, (n, 1)))
     assert points.dimension == 0
-    assert points.coordinates(np.ones((4, 3))).shape == (4, 0)
-    points.grow([[0.5, -0.2, 10.0]])
+    assert points.apply(np.ones((4, 3))).shape == (4, 0)
+    points = points.grow([[0.5, -0.2, 10.0]])
     assert points.dimension == 1
 
 
@@ -297,17 +299,16 @@ def test_points_in_one_direction_coincide_under_the_cosine(form):
     X = rng.uniform(0.1, 10, size=(100, 1)) * rng.normal(size=7)
     points = grown("cosine", None, form(X))
     assert points.dimension == 0
-    points.grow(form(-X))
+    points = points.grow(form(-X))
     assert points.dimension == 1
 
 
 def test_points_that_coincide_can_be_kept():
     points = grown("poly", {"coef0": 2.0}, np.full((3, 2), 0.3))
-    read = KernelMap.from_arrays(*points.to_arrays())
-    assert read.coordinates(np.ones((4, 2))).shape == (4, 0)
-    for grower in (points, read):
-        grower.grow(np.eye(2))
-    np.testing.assert_array_equal(read.coordinates(np.eye(2)), points.coordinates(np.eye(2)))
+    read = build(Step, *to_parts(points))
+    assert read.apply(np.ones((4, 2))).shape == (4, 0)
+    more = [each.grow(np.eye(2)).apply(np.eye(2)) for each in (points, read)]
+    np.testing.assert_array_equal(*more)
 
 
 def sigmoid(A, B):
@@ -404,7 +405,7 @@ def test_bad_points_are_refused():
     with pytest.raises(ValueError, match="X has 2 features, but this kernel map maps points of 3"):
         points.grow(np.eye(2))
     with pytest.raises(ValueError, match="X has 2 features"):
-        points.coordinates(np.eye(2))
+        points.apply(np.eye(2))
     with pytest.raises(ValueError, match="NaN"):
         points.grow(np.full((1, 3), np.nan))
     with pytest.raises(ValueError, match="rows must hold row numbers from 0 to 2, got 3"):
@@ -412,25 +413,22 @@ def test_bad_points_are_refused():
     with pytest.raises(ValueError, match="2D"):
         points.grow(np.ones(3))
     with pytest.raises(ValueError, match="call grow first"):
-        KernelMap("rbf").coordinates(np.eye(3))
+        KernelMap("rbf").apply(np.eye(3))
     with pytest.raises(ValueError, match="square kernel matrix"):
         KernelMap("precomputed").grow(np.ones((3, 2)))
     with pytest.raises(ValueError, match="finite values"):
         KernelMap("poly", {"degree": 9}).grow(np.full((2, 2), 1e44))
 
 
-def test_frozen_maps_are_independent():
+def test_a_map_never_changes():
     X = np.random.default_rng(9).normal(size=(20, 5))
     points = grown("rbf", None, X[:10])
-    expected = points.coordinates(X)
-    frozen = points.freeze()
-    assert frozen.freeze() is frozen
-    points.grow(X[10:])
-    assert (points.dimension, frozen.dimension) == (19, 9)
-    np.testing.assert_array_equal(frozen.coordinates(X), expected)
-    with pytest.raises(ValueError, match="frozen"):
-        frozen.grow(X)
-    for array in [*frozen.to_arrays()[1].values(), *points.to_arrays()[1].values()]:
+    expected = points.apply(X)
+    more = points.grow(X[10:])
+    assert (points.dimension, more.dimension) == (9, 19)
+    np.testing.assert_array_equal(points.apply(X), expected)
+    np.testing.assert_array_equal(points.apply(X[3]), points.apply(X[3:4])[0])
+    for array in [*to_parts(points)[1].values(), *to_parts(more)[1].values()]:
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 7.0
 
@@ -441,24 +439,13 @@ def test_files_keep_the_map_exactly(tmp_path, kernel, params, form):
     X = np.random.default_rng(10).normal(size=(25, 4))
     X = form(X @ X.T if kernel == "precomputed" else X)
     points = grown(kernel, params, X[:15] if kernel != "precomputed" else X)
-    header, arrays = points.to_arrays()
+    header, arrays = to_parts(points)
     write_model(tmp_path / "m", "metric", arrays, header)
-    read = KernelMap.from_arrays(*read_model(tmp_path / "m"))
-    np.testing.assert_array_equal(read.coordinates(X), points.coordinates(X))
-    read.grow(X)
-    points.grow(X)
-    np.testing.assert_array_equal(read.coordinates(X), points.coordinates(X))
-
-
-def test_an_empty_map_can_be_kept():
-    read = KernelMap.from_arrays(*KernelMap("rbf", {"gamma": None}).to_arrays())
-    read.grow(np.eye(2))
-    assert read.dimension == 1
-
-
-def test_a_callable_kernel_cannot_be_kept():
-    with pytest.raises(ValueError, match=r"kernel is a function, .* use one of the named"):
-        grown(sigmoid, None, np.ones((1, 2)) * 3).to_arrays()
+    read = build(Step, *read_model(tmp_path / "m"))
+    np.testing.assert_array_equal(read.apply(X), points.apply(X))
+    read = read.grow(X)
+    points = points.grow(X)
+    np.testing.assert_array_equal(read.apply(X), points.apply(X))
 
 
 @pytest.mark.parametrize(
@@ -469,54 +456,54 @@ def test_a_callable_kernel_cannot_be_kept():
         ({"params": {"gamma": 1}}, {}, "takes no parameters"),
         ({"n_features_in": None}, {}, "'n_features_in' should be int"),
         ({"n_features_in": 3}, {}, "damaged|shape"),
-        ({"n_features_in": -4}, {}, "damaged|shape"),
-        ({}, {"kernel_factor": np.eye(4)[:3]}, "square"),
-        ({}, {"kernel_factor": np.ones((4, 4))}, "lower triangular"),
-        ({}, {"kernel_factor": np.eye(4) * np.nan}, "'kernel_factor' holds NaN or infinity"),
-        ({}, {"kernel_factor": np.zeros((4, 4))}, "positive diagonal"),
-        ({}, {"kernel_factor": np.eye(4, dtype=np.float32)}, "should be float64"),
-        ({}, {"kernel_factor": np.eye(3)}, "shape"),
-        ({}, {"kernel_with_origin": np.zeros(4)}, "shape"),
-        ({}, {"kernel_with_origin": np.full(5, np.nan)}, "'kernel_with_origin' holds NaN or infinity"),
+        ({"n_features_in": -4}, {}, "an integer from 0"),
+        ({}, {"factor": np.eye(4)[:3]}, "do not fit together"),
+        ({}, {"factor": np.ones((4, 4))}, "lower triangular"),
+        ({}, {"factor": np.eye(4) * np.nan}, "'factor' holds NaN or infinity"),
+        ({}, {"factor": np.zeros((4, 4))}, "positive diagonal"),
+        ({}, {"factor": np.eye(4, dtype=np.float32)}, "should be float64"),
+        ({}, {"factor": np.eye(3)}, "shape"),
+        ({}, {"with_origin": np.zeros(4)}, "shape"),
+        ({}, {"with_origin": np.full(5, np.nan)}, "'with_origin' holds NaN or infinity"),
     ],
 )
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 def test_damaged_parts_are_refused(header_change, array_change, match, form):
-    header, arrays = grown("linear", None, form(np.eye(5, 4))).to_arrays()
-    with pytest.raises(ModelFileError, match=match):
-        KernelMap.from_arrays(header | header_change, arrays | array_change)
+    header, arrays = to_parts(grown("linear", None, form(np.eye(5, 4))))
+    with pytest.raises(ValueError, match=match):
+        build(Step, header | header_change, arrays | array_change)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("kernel_anchors.indices", np.array([0, 1, 2, 99])),
-        ("kernel_anchors.indices", np.array([0, 1, 2, -1])),
-        ("kernel_anchors.indptr", np.array([0, 1, 2, 3, 99])),
-        ("kernel_anchors.indptr", np.array([0, 3, 2, 3, 4])),
-        ("kernel_anchors.indptr", np.array([0, 10**9, 2, 3, -1])),
-        ("kernel_anchors.indptr", np.array([0, 1, 2, 3, 3])),
-        ("kernel_anchors.data", np.array([1.0, np.inf, 1.0, 1.0])),
+        ("anchors.indices", np.array([0, 1, 2, 99])),
+        ("anchors.indices", np.array([0, 1, 2, -1])),
+        ("anchors.indptr", np.array([0, 1, 2, 3, 99])),
+        ("anchors.indptr", np.array([0, 3, 2, 3, 4])),
+        ("anchors.indptr", np.array([0, 10**9, 2, 3, -1])),
+        ("anchors.indptr", np.array([0, 1, 2, 3, 3])),
+        ("anchors.data", np.array([1.0, np.inf, 1.0, 1.0])),
     ],
 )
 def test_damaged_sparse_landmarks_are_refused(name, value):
-    header, arrays = grown("linear", None, sp.csr_matrix(np.eye(4))).to_arrays()
-    with pytest.raises(ModelFileError, match=r"sparse kernel_anchors is damaged|'kernel_anchors' holds NaN"):
-        KernelMap.from_arrays(header, arrays | {name: value.astype(arrays[name].dtype)})
+    header, arrays = to_parts(grown("linear", None, sp.csr_matrix(np.eye(4))))
+    with pytest.raises(ModelFileError, match=r"sparse anchors is damaged|'anchors' holds NaN"):
+        build(Step, header, arrays | {name: value.astype(arrays[name].dtype)})
 
 
 @pytest.mark.parametrize("indices", [[1, 0, 2, 3], [1, 1, 2, 3]])
 def test_untidy_sparse_landmarks_are_refused(indices):
-    header, arrays = grown("linear", None, sp.csr_matrix(np.eye(4))).to_arrays()
+    header, arrays = to_parts(grown("linear", None, sp.csr_matrix(np.eye(4))))
     untidy = {"indices": np.array(indices, dtype=np.int32), "indptr": np.array([0, 2, 2, 3, 4], dtype=np.int32)}
-    with pytest.raises(ModelFileError, match="kernel_anchors is damaged: indices should be sorted"):
-        KernelMap.from_arrays(header, arrays | {f"kernel_anchors.{part}": array for part, array in untidy.items()})
+    with pytest.raises(ModelFileError, match="anchors is damaged: indices should be sorted"):
+        build(Step, header, arrays | {f"anchors.{part}": array for part, array in untidy.items()})
 
 
 def test_damaged_column_numbers_are_refused():
-    header, arrays = grown("precomputed", None, np.eye(4)).to_arrays()
-    with pytest.raises(ModelFileError, match="should hold numbers from 0 to 3"):
-        KernelMap.from_arrays(header, arrays | {"kernel_anchors": np.array([0, 1, 2, 4])})
+    header, arrays = to_parts(grown("precomputed", None, np.eye(4)))
+    with pytest.raises(ValueError, match="anchors must be numbers of columns, up to 4"):
+        build(Step, header, arrays | {"anchors": np.array([0, 1, 2, 4])})
 
 
 @pytest.mark.parametrize("chunks", [1, 4, 20, 120])
@@ -526,7 +513,7 @@ def test_points_along_a_curve_in_order(gamma, chunks):
     X = np.column_stack([np.cos(t), np.sin(t)])
     points = KernelMap("rbf", {"gamma": gamma})
     for part in np.array_split(X, chunks):
-        points.grow(part)
-    Z = points.coordinates(X)
+        points = points.grow(part)
+    Z = points.apply(X)
     expected = 2.0 - 2.0 * np.exp(-gamma * np.sum((X[:, None] - X[None]) ** 2, axis=2))
     np.testing.assert_allclose(np.sum((Z[:, None] - Z[None]) ** 2, axis=2), expected, rtol=0, atol=1e-9)

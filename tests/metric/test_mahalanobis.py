@@ -11,9 +11,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from mahala import BilinearMetric, MahalanobisMetric, Metric, Pairs, Quadruplets, Triplets
+from mahala.metric import Scales, UnitRows
 from mahala.metric import mahalanobis as module
 from mahala.metric.kernel_map import KernelMap
 from mahala.support.arrays import row_blocks
@@ -263,8 +265,10 @@ def test_small_asymmetry_is_rounding_and_large_is_an_error():
         ({"matrix": np.eye(2), "feature_names": ["a"]}, ValueError, "feature_names must have 2 names"),
         ({"matrix": np.eye(2), "feature_names": "ab"}, TypeError, "sequence of strings"),
         ({"matrix": np.eye(2), "feature_names": [1, 2]}, TypeError, "sequence of strings"),
-        ({"matrix": np.eye(2), "kernel_map": "rbf"}, TypeError, "kernel_map must be a KernelMap, got str"),
-        ({"matrix": np.eye(2), "kernel_map": KernelMap("rbf")}, ValueError, "kernel_map must have grown"),
+        ({"matrix": np.eye(2), "steps": ["rbf"]}, TypeError, "steps must be Scales, UnitRows or KernelMap"),
+        ({"matrix": np.eye(2), "steps": [KernelMap("rbf")]}, ValueError, "kernel map must have grown"),
+        ({"matrix": np.eye(2), "steps": [Scales([1.0])]}, ValueError, "scales must be 2 numbers, one for each feature"),
+        ({"matrix": np.eye(2), "center": [1.0]}, ValueError, "center must be 2 finite numbers"),
     ],
 )
 def test_bad_arguments_are_named(arguments, error, match):
@@ -328,9 +332,9 @@ def kernel_case():
     rng = np.random.default_rng(3)
     X, Y = rng.normal(size=(12, 3)), rng.normal(size=(4, 3))
     points = KernelMap("rbf", {"gamma": 0.5})
-    points.grow(X)
+    points = points.grow(X)
     A = rng.normal(size=(5, points.dimension))
-    return MahalanobisMetric(A.T @ A, threshold=1.0, feature_names=["a", "b", "c"], kernel_map=points), points, X, Y
+    return MahalanobisMetric(A.T @ A, threshold=1.0, feature_names=["a", "b", "c"], steps=[points]), points, X, Y
 
 
 def test_a_kernel_metric_measures_in_kernel_coordinates(kernel_case, tmp_path):
@@ -339,17 +343,18 @@ def test_a_kernel_metric_measures_in_kernel_coordinates(kernel_case, tmp_path):
     assert metric.n_features_in == 3
     assert metric.n_components == 5
     for method in ("pairwise", "distance", "similarity"):
-        expected = getattr(linear, method)(points.coordinates(X[:4]), points.coordinates(Y))
+        expected = getattr(linear, method)(points.apply(X[:4]), points.apply(Y))
         np.testing.assert_allclose(getattr(metric, method)(X[:4], Y), expected, atol=1e-12)
-    np.testing.assert_allclose(metric.transform(Y), linear.transform(points.coordinates(Y)))
+    np.testing.assert_allclose(metric.transform(Y), linear.transform(points.apply(Y)))
     np.testing.assert_array_equal(metric.rank(Y, X), np.argsort(metric.pairwise(Y, X), axis=1))
     explanation = metric.explain(X[0], Y[0])
     assert explanation.features is None
     np.testing.assert_allclose(explanation.directions.sum(), metric.distance(X[0], Y[0], squared=True))
     assert explanation.top(1)[0][0].startswith("direction")
     np.testing.assert_allclose(metric.truncate(5).pairwise(Y), metric.pairwise(Y))
-    assert metric.truncate(2).kernel_map is metric.kernel_map
-    assert "kernel='rbf'" in repr(metric)
+    assert metric.truncate(2).steps == metric.steps
+    assert metric.kernel == "rbf"
+    assert repr(metric) == f"MahalanobisMetric({points.dimension}×{points.dimension}, threshold=1, kernel_map)"
     metric.save(tmp_path / "m")
     np.testing.assert_array_equal(Metric.load(tmp_path / "m").pairwise(X, Y), metric.pairwise(X, Y))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(metric)).pairwise(X, Y), metric.pairwise(X, Y))
@@ -358,29 +363,29 @@ def test_a_kernel_metric_measures_in_kernel_coordinates(kernel_case, tmp_path):
 def test_the_identity_in_kernel_coordinates_is_the_distance_in_feature_space():
     X = np.random.default_rng(4).normal(size=(15, 3))
     points = KernelMap("poly", {"degree": 2})
-    points.grow(X)
+    points = points.grow(X)
     K = pairwise_kernels(X, metric="poly", degree=2)
     expected = np.add.outer(np.diag(K), np.diag(K)) - 2 * K
     np.testing.assert_allclose(
-        MahalanobisMetric(np.eye(points.dimension), kernel_map=points).pairwise(X, squared=True), expected, atol=1e-9
+        MahalanobisMetric(np.eye(points.dimension), steps=[points]).pairwise(X, squared=True), expected, atol=1e-9
     )
 
 
 def test_a_kernel_metric_is_a_snapshot(kernel_case):
     metric, points, X, Y = kernel_case
     before = metric.pairwise(X, Y)
-    points.grow(Y)
+    more = points.grow(Y)
     np.testing.assert_array_equal(metric.pairwise(X, Y), before)
-    with pytest.raises(ValueError, match=f"matrix must have {points.dimension} rows, the coordinates"):
-        MahalanobisMetric(metric.matrix, kernel_map=points)
+    with pytest.raises(ValueError, match=f"matrix must have {more.dimension} rows, the coordinates"):
+        MahalanobisMetric(metric.matrix, steps=[more])
     with pytest.raises(ValueError, match="x has 2 features, but this metric compares points of 3"):
         metric.distance([1.0, 2.0], [1.0, 2.0])
 
 
 def test_a_kernel_metric_without_landmarks_is_zero():
     points = KernelMap("linear")
-    points.grow(np.zeros((2, 3)))
-    metric = MahalanobisMetric(np.zeros((0, 0)), kernel_map=points)
+    points = points.grow(np.zeros((2, 3)))
+    metric = MahalanobisMetric(np.zeros((0, 0)), steps=[points])
     assert (metric.n_components, metric.is_psd, metric.n_features_in) == (0, True, 3)
     np.testing.assert_array_equal(metric.pairwise(np.eye(3)), np.zeros((3, 3)))
     assert metric.distance([1, 2, 3], [0, 0, 0]) == 0.0
@@ -391,9 +396,9 @@ def test_a_kernel_metric_without_landmarks_is_zero():
 
 def test_a_metric_with_a_callable_kernel_cannot_be_saved(tmp_path):
     points = KernelMap(lambda A, B: A @ B.T)
-    points.grow(np.eye(2))
-    with pytest.raises(ValueError, match="use one of the named"):
-        MahalanobisMetric(np.eye(points.dimension), kernel_map=points).save(tmp_path / "m")
+    points = points.grow(np.eye(2))
+    with pytest.raises(TypeError, match=r"must be None, .* got function"):
+        MahalanobisMetric(np.eye(points.dimension), steps=[points]).save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -431,7 +436,7 @@ def test_margins_are_those_of_the_definition(case, data):
 def test_margins_are_those_of_distance_to_the_last_bit():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(7, 7))
-    metric = MahalanobisMetric(A.T @ A, 2.0, scales=rng.uniform(1.0, 2.0, size=7))
+    metric = MahalanobisMetric(A.T @ A, 2.0, steps=[Scales(rng.uniform(1.0, 2.0, size=7))])
     for X in (rng.normal(size=(50, 7)), rng.normal(size=(50, 7)).astype(np.float32), rng.integers(0, 9, size=(50, 7))):
         left, right = rng.integers(0, 50, size=(2, 200))
         expected = 2.0 - metric.distance(X[left], X[right], squared=True)
@@ -478,7 +483,7 @@ def test_quadruplets_and_directions(tmp_path):
     unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
     quadruplets = Quadruplets(X, [0, 1], [2, 5], [3, 3], [4, 0])
     for directions, rows in ((False, X), (True, unit)):
-        metric = MahalanobisMetric(L.T @ L, unit_rows=directions)
+        metric = MahalanobisMetric(L.T @ L, steps=[UnitRows()] * directions)
         squared = lambda i, j, rows=rows: np.sum((L @ (rows[i] - rows[j])) ** 2)  # noqa: E731
         expected = [squared(3, 4) - squared(0, 2), squared(3, 0) - squared(1, 5)]
         np.testing.assert_allclose(metric.margins(quadruplets), expected)
@@ -487,7 +492,27 @@ def test_quadruplets_and_directions(tmp_path):
         metric.save(tmp_path / "metric.safetensors")
         loaded = MahalanobisMetric.load(tmp_path / "metric.safetensors")
         np.testing.assert_array_equal(loaded.transform(X), metric.transform(X))
-        assert loaded.unit_rows is directions
+        assert [step.kind for step in loaded.steps] == ["unit_rows"] * directions
+
+
+def test_steps_are_applied_in_their_order_and_kept(tmp_path):
+    rng = np.random.default_rng(0)
+    X, L = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
+    scales = Scales([1.0, 10.0, 0.1])
+    learned = MahalanobisMetric(L.T @ L, 1.0)
+    metric = learned.after(UnitRows()).after(scales)
+    rows = X / scales.scales
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert repr(metric) == "MahalanobisMetric(3×3, threshold=1, scales, unit_rows)"
+    np.testing.assert_allclose(metric.pairwise(X), cdist(unit @ L.T, unit @ L.T))
+    np.testing.assert_allclose(metric.plain().pairwise(X), cdist(unit, unit))
+    swapped = learned.after(UnitRows(), scales)
+    assert np.abs(swapped.pairwise(X) - metric.pairwise(X)).max() > 0.1
+    for each in (metric, swapped):
+        each.save(tmp_path / "m")
+        for again in (Metric.load(tmp_path / "m"), pickle.loads(pickle.dumps(each))):
+            assert [step.kind for step in again.steps] == [step.kind for step in each.steps]
+            np.testing.assert_array_equal(again.pairwise(X), each.pairwise(X))
 
 
 def test_few_comparisons_of_many_features_need_no_eigenvalues(monkeypatch):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from mahala import MahalanobisMetric, Pairs, Triplets
 from mahala.data import TablePreprocessor
+from mahala.metric import Scales
 from mahala.metric.plots import leading_plane
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -81,8 +82,8 @@ def test_names_that_would_overlap_are_left_out():
 
 def test_weights_are_shares_of_the_mean_squared_distance(rows):
     matrix = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.1], [0.0, 0.1, 1.0]])
-    metric = MahalanobisMetric(matrix, feature_names=["a", "b", "c"], scales=[1.0, 2.0, 4.0])
-    scaled = rows / metric.scales
+    metric = MahalanobisMetric(matrix, feature_names=["a", "b", "c"], steps=[Scales([1.0, 2.0, 4.0])])
+    scaled = rows / metric.steps[0].scales
     differences = (scaled[:, None] - scaled[None]).reshape(-1, 3)
     terms = np.mean(differences * (differences @ matrix), axis=0)
     assert_allclose(list(metric.column_weights(rows).values()), terms / terms.sum())
@@ -113,9 +114,9 @@ def test_a_kernel_has_no_weights():
     from mahala.metric.kernel_map import KernelMap
 
     points = KernelMap("linear")
-    points.grow([[1.0, 1.0], [3.0, 1.0]])
+    points = points.grow([[1.0, 1.0], [3.0, 1.0]])
     with pytest.raises(ValueError, match="kernel"):
-        MahalanobisMetric(np.eye(1), kernel_map=points).column_weights()
+        MahalanobisMetric(np.eye(1), steps=[points]).column_weights()
 
 
 def test_leading_directions_are_the_principal_ones(rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mahala.support.model_files import ModelFileError
-from mahala.support.states import Array, Flag, Group, Integer, Number, prefixed, restore, to_parts, without_prefix
+from mahala.support.states import Array, Entry, Group, Integer, Number, prefixed, restore, to_parts, without_prefix
 
 
 class Base:
@@ -16,7 +16,7 @@ class Base:
 
 class Derived(Base):
     FIELDS = (
-        Group("limits", Number("low"), Flag("is_strict")),
+        Group("limits", Number("low"), Entry("is_strict")),
         Array("rest", optional=True, dtype=np.int64, shape=lambda state: (None, state.n_)),
         Number("_tuned", optional=True),
     )

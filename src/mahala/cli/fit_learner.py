@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mahala.data.scaling import Scaling
     from mahala.data.tables import Table
     from mahala.learner import Learner
-    from mahala.support.arrays import FloatArray
+    from mahala.metric import Scales
 
 # Folds of the judge, and how long their fits may take.
 _FOLDS, _MOST_SECONDS = 5, 30.0
@@ -60,20 +60,21 @@ def _check(options: FitOptions) -> None:
 
 def _fitted(options: FitOptions, learner: Learner) -> Facts:
     """Fit, write and judge a learner; return what to print."""
-    from mahala.data.scaling import divided, learner_scales
+    from mahala.data.scaling import learner_scales
+    from mahala.metric import Scales
 
     table = _read(options, learner)
     if not options.as_json:
         show_columns(table.columns)
     scaling = _scaling(options, learner, table)
-    scales = None if _stays_raw(options, learner) else learner_scales(table.X, scaling)
-    X = table.X if scales is None else divided(table.X, scales)
+    steps = [] if _stays_raw(options, learner) else [Scales(learner_scales(table.X, scaling))]
+    X = steps[0].apply(table.X) if steps else table.X
     started = time.perf_counter()
     stopped = in_progress(
         lambda: learner.fit(X, table.labels), lambda: getattr(learner, "stop_reason_", None) == "interrupted"
     )
     seconds = time.perf_counter() - started
-    metric = _saved(options, learner, table, scales, stopped)
+    metric = _saved(options, learner, table, steps, stopped)
     classes = None if table.labels is None or learner._learns_numbers else len(np.unique(table.labels))
     judged = options.judge and not options.state and not stopped and _FOLDS * seconds <= _MOST_SECONDS
     board = _judged(learner, table, scaling) if judged else None
@@ -145,9 +146,7 @@ def _is_bilinear(learner: Learner) -> bool:
     return isinstance(learner, SimilarityLearner)
 
 
-def _saved(
-    options: FitOptions, learner: Learner, table: Table, scales: FloatArray | None, stopped: bool
-) -> mahala.Metric:
+def _saved(options: FitOptions, learner: Learner, table: Table, steps: list[Scales], stopped: bool) -> mahala.Metric:
     """Write the model file, which has the names and the scales of the features; return the metric."""
     metric: mahala.Metric = replace(learner.metric_, feature_names=table.feature_names, preprocessor=table.preprocessor)
     if stopped:
@@ -162,7 +161,7 @@ def _saved(
         learner.save(options.output)
         return metric
     if isinstance(metric, mahala.MahalanobisMetric):
-        metric = replace(metric, scales=scales).learned_from(table.X)
+        metric = metric.after(*steps).learned_from(table.X)
     metric.save(options.output)
     return metric
 

@@ -84,7 +84,7 @@ def metric_facts(metric: mahala.Metric, learner: SavedEstimator | None, top: int
     """Return the facts about a metric, or a learner of one."""
     origin = metric.origin or {}
     values = spectrum(metric)
-    kernel_map = getattr(metric, "kernel_map", None)
+    steps, kernel = getattr(metric, "steps", ()), getattr(metric, "kernel", None)
     verdict = getattr(learner, "verdict_", None)
     return {
         "holds": "metric" if learner is None else "learner",
@@ -93,13 +93,13 @@ def metric_facts(metric: mahala.Metric, learner: SavedEstimator | None, top: int
         "kind": metric.kind,
         "shape": list(metric.matrix.shape),
         "features": metric.n_features_in,
-        "kernel": None if kernel_map is None else kernel_map.kernel,
-        "scaled": getattr(metric, "scales", None) is not None,
+        "kernel": kernel,
+        "scaled": any(step.kind == "scales" for step in steps),
         "threshold": getattr(metric, "threshold", None),
         "sparsity": metric.sparsity,
         "rank": None if values is None else metric.n_components,
         "spectrum": None if values is None else values[:top].tolist(),
-        "weights": _diagonal(metric, top) if kernel_map is None else None,
+        "weights": _diagonal(metric, top) if kernel is None else None,
         **{name: getattr(learner, attribute, None) for name, attribute in _OF_LEARNER.items()},
         "verdict": None if verdict is None else verdict.as_dict(),
         "stopped": getattr(learner, "stop_reason_", origin.get("stopped")),

@@ -77,12 +77,11 @@ def _similarity(metric: mahala.Metric, x: FloatArray, x2: FloatArray) -> Facts:
 
 def _distance(metric: mahala.MahalanobisMetric, x: FloatArray, x2: FloatArray) -> Facts:
     squared = metric.distance(x, x2, squared=True)
-    difference = (x - x2) if metric.scales is None else (x - x2) / metric.scales
     return {
         "distance": math.sqrt(squared) if squared >= 0.0 else None,
         "squared_distance": squared,
-        "euclidean": math.sqrt(float(difference @ difference)),
-        "scaled": metric.scales is not None,
+        "euclidean": metric.plain().distance(x, x2),
+        "scaled": bool(metric.steps),
         "threshold": metric.threshold,
         "similar": None if metric.threshold is None else squared <= metric.threshold,
     }

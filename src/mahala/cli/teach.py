@@ -17,14 +17,14 @@ from mahala.cli import options
 from mahala.cli.items import read_named_items
 from mahala.cli.output import Facts, Json, escape, fact_grid, say, show, write_files
 from mahala.cli.tables import show_columns
-from mahala.data.scaling import divided, feature_scales, tried_scalings
+from mahala.data.scaling import feature_scales, tried_scalings
+from mahala.metric import Scales
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mahala.data.scaling import Scaling
     from mahala.data.tables import Table
-    from mahala.support.arrays import FloatArray
 
 
 # Answers between two times that the model file is written.
@@ -85,8 +85,8 @@ def teach(
     )  # fmt: skip
     if not as_json:
         show_columns(table.columns)
-    scales = _scales(table, scaling)
-    rows, n = table.X if scales is None else divided(table.X, scales), table.X.shape[0]
+    steps = _steps(table, scaling)
+    rows, n = steps[0].apply(table.X) if steps else table.X, table.X.shape[0]
     titles = [str(name) for name in (range(n) if table.names is None else table.names.tolist())]
     if names is not None:
         titles = names.read_text(encoding="utf-8").splitlines()
@@ -102,19 +102,19 @@ def teach(
     files = {model: teacher.save}
     if metric is not None:
         useful = teacher.verdict_.kind != "does not help"
-        learned = teacher.metric_ if useful else mahala.MahalanobisMetric.euclidean(rows.shape[1])
-        made_by = table.preprocessor
-        files[metric] = replace(learned, scales=scales, feature_names=table.feature_names, preprocessor=made_by).save
+        judged = teacher.metric_ if useful else mahala.MahalanobisMetric.euclidean(rows.shape[1])
+        learned, made_by = judged.after(*steps), table.preprocessor
+        files[metric] = replace(learned, feature_names=table.feature_names, preprocessor=made_by).save
     write_files(files)
     facts = counts | {"in_all": len(teacher.answers_), "verdict": teacher.verdict_.as_dict()}
     show(facts | {"model": str(model), "metric": None if metric is None else str(metric)}, as_json, _parts)
 
 
-def _scales(table: Table, scaling: Literal["auto"] | Scaling) -> FloatArray | None:
-    """Return the divisors of the features; None for vectors, which are compared as they are."""
+def _steps(table: Table, scaling: Literal["auto"] | Scaling) -> list[Scales]:
+    """Return the scales of the features; none for vectors, which are compared as they are."""
     if scaling == "auto":
         scaling = "none" if table.preprocessor is None else tried_scalings(table.X)[0]
-    return None if scaling == "none" else feature_scales(table.X, scaling)
+    return [] if scaling == "none" else [Scales(feature_scales(table.X, scaling))]
 
 
 def _ask(teacher: mahala.Teacher, titles: Sequence[str], model: Path) -> dict[str, int]:

@@ -16,12 +16,12 @@ from mahala.comparisons import Comparisons, Pairs
 from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
-from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities, to_arrays
+from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray, row_blocks
 from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.parameters import WholeNumber, check_value, is_count
-from mahala.support.states import prefixed, without_prefix
+from mahala.support.states import Entry, Field, Fields, Header, build, prefixed, to_parts, without_prefix
 from mahala.support.validation import check_rows, is_chunked, is_sparse, is_vector
 
 if TYPE_CHECKING:
@@ -34,6 +34,21 @@ _MOST_WEIGHTS = 10
 _MOST_DECOMPOSED = 500
 
 
+class PreprocessorField(Field):
+    """A fitted `TablePreprocessor` or `Encoder`."""
+
+    def write(self, value: TablePreprocessor | Encoder, header: dict[str, object], arrays: Arrays) -> None:
+        """Put its header and its arrays among those given."""
+        header[self.key], parts = value.to_parts()
+        arrays |= prefixed(self.key, parts)
+
+    def read(self, state: object, header: Header, arrays: Arrays) -> TablePreprocessor | Encoder:
+        """Return the preprocessor; raise ModelFileError if it is damaged."""
+        from mahala.data.encoding import preprocessor_from_parts  # scikit-learn, which other metrics do without
+
+        return preprocessor_from_parts(header_value(header, self.key, dict), without_prefix(self.key, arrays))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Metric(ABC):
     """Base class of `MahalanobisMetric`, a distance, and `BilinearMetric`, a similarity; immutable.
@@ -44,17 +59,18 @@ class Metric(ABC):
     """
 
     kind: ClassVar[str]  # its name in files
+    FIELDS: ClassVar[Fields] = (
+        Entry("feature_names", True, Sequence),
+        Entry("origin", True, Mapping),
+        PreprocessorField("preprocessor", True),
+    )
     _is_distance: ClassVar[bool]
-    _kinds: ClassVar[dict[str, type[Metric]]] = {}
 
     matrix: Matrix
     _: KW_ONLY
     feature_names: Sequence[str] | None = None
     origin: Mapping[str, object] | None = None
     preprocessor: TablePreprocessor | Encoder | None = None
-
-    def __init_subclass__(cls) -> None:
-        Metric._kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
         if self.preprocessor is not None:
@@ -189,34 +205,16 @@ class Metric(ABC):
 
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return the metric as a header and arrays for a model file."""
-        header: dict[str, object] = {"kind": self.kind, "shape": list(self.matrix.shape)}
-        header |= {"feature_names": self.feature_names, "origin": self.origin, "threshold": None, "kernel_map": None}
-        arrays = to_arrays(self.matrix, "matrix")
-        if self.preprocessor is not None:
-            header["preprocessor"], more = self.preprocessor.to_parts()
-            arrays |= prefixed("preprocessor", more)
-        return header, arrays
+        return to_parts(self)
 
     @classmethod
-    def from_parts(cls, header: dict[str, object], arrays: Arrays) -> Self:
+    def from_parts(cls, header: Header, arrays: Arrays) -> Self:
         """Return the metric, of the class that it has, from what `to_parts` returned."""
-        name = header_value(header, "kind", str)
-        if name not in cls._kinds:
-            kinds = " or ".join(map(repr, sorted(cls._kinds)))
-            raise ModelFileError(f"header entry 'kind' should be {kinds}, found {name[:40]!r}")
-        kind = cls._kinds[name]
-        if not issubclass(kind, cls):
-            advice = f"use {kind.__name__}.load or Metric.load"
-            raise ModelFileError(f"it holds a {kind.__name__}, not a {cls.__name__}: {advice}")
-        fields = kind._fields_from_parts(header, arrays)
-        fields["feature_names"] = header_value(header, "feature_names", list, type(None))
-        fields["origin"] = header_value(header, "origin", dict, type(None))
-        if "preprocessor" in header:
-            from mahala.data.encoding import preprocessor_from_parts  # scikit-learn, which other metrics do without
-
-            parts = header_value(header, "preprocessor", dict)
-            fields["preprocessor"] = preprocessor_from_parts(parts, without_prefix("preprocessor", arrays))
-        return kind(**fields)
+        metric = build(Metric, header, arrays)  # type: ignore[type-abstract]
+        if not isinstance(metric, cls):
+            name = type(metric).__name__
+            raise ModelFileError(f"it holds a {name}, not a {cls.__name__}: use {name}.load or Metric.load")
+        return metric
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a model file, replacing an earlier file."""
@@ -258,11 +256,6 @@ class Metric(ABC):
     def _details(self) -> list[str]:
         """What repr says besides the shape."""
 
-    @classmethod
-    @abstractmethod
-    def _fields_from_parts(cls, header: dict[str, object], arrays: Arrays) -> dict[str, Any]:
-        """The arguments of the constructor other than those of the base class."""
-
     @property
     @abstractmethod
     def _decomposition(self) -> Decomposition: ...
@@ -284,9 +277,7 @@ class Metric(ABC):
         X, items = comparisons.X, comparisons.X if comparisons.items is None else comparisons.items
         self._check_width(X, "X")
         self._check_width(items, "items", item=True)
-        # Without a kernel, a single dense point need not be a row of a matrix.
-        dense = getattr(self, "kernel_map", None) is None and not any(map(is_sparse, (self.matrix, X, items)))
-        if len(comparisons) == 1 and dense:
+        if len(comparisons) == 1 and not any(map(is_sparse, (self.matrix, X, items))):
             return np.array([values(comparisons, 0)])  # in a third of the time that a block of one row takes
         result = np.empty(len(comparisons))
         for block in row_blocks(len(result), max(self.n_features_in, *self.matrix.shape)):
@@ -297,11 +288,6 @@ class Metric(ABC):
         expected = self.n_item_features if item else self.n_features_in
         if X.shape[1] != expected:
             raise ValueError(f"{name} has {X.shape[1]} features, but this metric compares points of {expected}")
-
-    @cached_property
-    def _takes_vectors(self) -> bool:
-        """Whether M acts on points as they are given."""
-        return self.preprocessor is None
 
     def _prepared(self, X: Any) -> Any:
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
@@ -342,8 +328,8 @@ class Metric(ABC):
 
     def _pair(self, x: Any, x2: Any) -> tuple[Any, Any]:
         """Points, or rows of points, to compare one by one; each is 1-D or 2-D as it is given."""
-        if self._takes_vectors and is_vector(x, self.n_features_in) and is_vector(x2, self.n_item_features):
-            return x, x2
+        if self.preprocessor is None and is_vector(x, self.n_features_in) and is_vector(x2, self.n_item_features):
+            return self._prepared(x), self._prepared(x2)
         rows, single = self._points(x, "x")
         rows2, single2 = self._points(x2, "x2", item=True)
         if not single and not single2 and rows.shape[0] != rows2.shape[0]:

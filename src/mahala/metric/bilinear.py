@@ -11,10 +11,9 @@ from mahala.metric import matrices
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition
-from mahala.support.arrays import Arrays, FloatArray, row_blocks
+from mahala.support.arrays import FloatArray, row_blocks
 from mahala.support.lazily import sp
-from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.parameters import is_count
+from mahala.support.states import Fields
 from mahala.support.validation import is_sparse
 
 
@@ -46,6 +45,7 @@ class BilinearMetric(Metric):
     """
 
     kind: ClassVar[str] = "bilinear"
+    FIELDS: ClassVar[Fields] = (matrices.MatrixField("matrix"),)
     _is_distance: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -83,15 +83,6 @@ class BilinearMetric(Metric):
             advice = "for pairs compare the result of similarity with a threshold of your own"
             raise TypeError(f"comparisons must be Triplets, got {type(comparisons).__name__}; {advice}")
         return self._in_blocks(comparisons, self._margins)
-
-    @classmethod
-    def _fields_from_parts(cls, header: dict[str, object], arrays: Arrays) -> dict[str, Any]:
-        for key in ("threshold", "kernel_map"):
-            header_value(header, key, type(None))
-        shape = header_value(header, "shape", list)
-        if len(shape) != 2 or not all(is_count(n) and n <= np.iinfo(np.int64).max for n in shape):
-            raise ModelFileError(f"header entry 'shape' should be two lengths of at least 1, found {str(shape)[:40]}")
-        return {"matrix": matrices.from_arrays(arrays, "matrix", tuple(shape))}
 
     def _scores(self, x: Any, items: Any) -> FloatArray:
         return self.similarity(x, items)  # type: ignore[no-any-return]

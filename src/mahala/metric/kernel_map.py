@@ -1,18 +1,18 @@
 """Coordinates of points in the span of kernel landmarks, with which a linear learner works under a kernel."""
 
-import copy
 import math
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.metric.kernels import KERNELS, Kernel, check_kernel, kernel_values
-from mahala.metric.matrices import from_arrays, to_arrays
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, read_only, slices
+from mahala.metric.kernels import Kernel, check_kernel, kernel_values
+from mahala.metric.matrices import MatrixField, to_arrays
+from mahala.metric.steps import Step
+from mahala.support.arrays import FloatArray, IndexArray, read_only, slices
 from mahala.support.lazily import linalg, sp
-from mahala.support.locking import all_or_nothing
-from mahala.support.model_files import ModelFileError, array_value, finite, finite_array, header_value
+from mahala.support.states import Array, Entry, Fields, Integer
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
 
 _BLOCK = 256  # points
@@ -27,8 +27,9 @@ _RIDGE = 1e-3
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
-class KernelMap:
-    """Coordinates `z` with `z(x)ᵀ z(y) = ⟨φ(x) - φ(x0), φ(y) - φ(x0)⟩` for the points it has grown over.
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelMap(Step):
+    """Coordinates `z` with `z(x)ᵀ z(y) = ⟨φ(x) - φ(x0), φ(y) - φ(x0)⟩` for the points it has grown over; immutable.
 
     φ is the kernel's feature map and x0 the first point: learners use only differences of points, and relative to
     one of the points no digits are lost to a shared offset. Landmarks are the points that lay outside the span of
@@ -39,37 +40,58 @@ class KernelMap:
     `kernel` is "linear", "rbf", "poly" or "cosine" with `params` such as gamma (None: 1 / number of features), or
     "precomputed", or a function that takes two blocks of rows and returns the matrix of their kernel values.
 
-    >>> points = KernelMap("linear")
-    >>> points.grow([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0], [1.0, 4.0]])
+    >>> points = KernelMap("linear").grow([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0], [1.0, 4.0]])
     >>> points.dimension
     2
-    >>> points.coordinates([[1.0, 1.0], [5.0, 1.0], [0.0, 4.0]]).round(9).tolist()
+    >>> points.apply(np.array([[1.0, 1.0], [5.0, 1.0], [0.0, 4.0]])).round(9).tolist()
     [[0.0, 0.0], [4.0, 0.0], [-1.0, 3.0]]
     """
 
-    def __init__(self, kernel: Kernel, params: dict[str, Any] | None = None) -> None:
-        self.kernel = kernel
-        self.params = check_kernel(kernel, params)
-        self.n_features_in: int | None = None
-        # Arrays are replaced when the map grows, never written to, because a frozen map shares them.
-        self._anchors: Any = None  # x0 and the landmarks: rows, or column numbers if the kernel is precomputed
-        self._with_origin: FloatArray = np.zeros(0)  # the values of `_values` of the anchors with x0
-        self._factor: FloatArray = np.zeros((0, 0))
-        self._frozen = False
+    kind: ClassVar[str] = "kernel_map"
+    FIELDS: ClassVar[Fields] = (
+        Entry("kernel", type=str),
+        Entry("params", type=dict),
+        Integer("n_features_in"),
+        MatrixField("anchors"),
+        Array("with_origin", dtype=np.float64, shape=(None,)),
+        Array("factor", dtype=np.float64, shape=(None, None)),
+    )
+
+    kernel: Kernel
+    params: dict[str, Any] = field(default_factory=dict)
+    n_features_in: int | None = None
+    # What `grow` makes: x0 and the landmarks, as rows, or as numbers of columns if the kernel is precomputed; what
+    # `_values` returns for them with x0; and L.
+    anchors: Any = None
+    with_origin: FloatArray = field(default_factory=lambda: np.zeros(0))
+    factor: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", check_kernel(self.kernel, self.params))
+        if self.anchors is None:
+            return
+        m, named = self.dimension, self.kernel == "precomputed"
+        shapes = self.anchors.shape, self.with_origin.shape, self.factor.shape
+        if shapes != ((m + 1,) if named else (m + 1, self.n_features_in), (m + 1,), (m, m)):
+            raise ValueError(f"the shapes of anchors, with_origin and factor do not fit together: {shapes}")
+        if np.triu(self.factor, 1).any() or not (self.factor.diagonal() > 0.0).all():
+            raise ValueError("factor must be lower triangular, with a positive diagonal")
+        if named and not 0 <= self.anchors.min() <= self.anchors.max() < (self.n_features_in or 0):
+            raise ValueError(f"anchors must be numbers of columns, up to {self.n_features_in} of them")
+        for array in (self.with_origin, self.factor, *to_arrays(self.anchors, "").values()):
+            read_only(array)
 
     @property
     def dimension(self) -> int:
         """The number of landmarks, and so of coordinates."""
-        return len(self._factor)
+        return len(self.factor)
 
-    def grow(self, X: Any, rows: ArrayLike | None = None) -> None:
-        """Add as landmarks the points of X (or of its `rows`, if given) that lie outside the span so far.
+    def grow(self, X: Any, rows: ArrayLike | None = None) -> Self:
+        """Return the map with more landmarks: points of X (or of its `rows`) that lie outside the span so far.
 
         The very first point is the origin. For a precomputed kernel X is the square kernel matrix of all points, the
-        same in every call. A call that fails leaves the map unchanged.
+        same in every call.
         """
-        if self._frozen:
-            raise ValueError("this kernel map is frozen: only the map that it was copied from can grow")
         if is_sparse(X):
             X = X.tocsr()
         elif not (isinstance(X, np.ndarray) and X.ndim == 2):
@@ -77,77 +99,42 @@ class KernelMap:
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"X must be the square kernel matrix if kernel='precomputed', got shape {X.shape}")
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
-        with all_or_nothing(self):
-            if self._anchors is None and len(numbers):
-                origin = self._points(check_rows(X[numbers[:1]]))
-                self._anchors = numbers[:1].copy() if self.kernel == "precomputed" else origin
-                self._set(self._anchors, self._values(origin, self._anchors).astype(np.float64)[0], self._factor)
-                self.n_features_in = origin.shape[1]
-            for grade in _GRADES:
-                blocks = [numbers[block] for block in slices(len(numbers), _BLOCK)]
-                left = [self._grow_block(self._points(check_rows(X[block])), block, grade) for block in blocks]
-                numbers = np.concatenate([numbers[:0], *left])
+        grown = self
+        if self.anchors is None and len(numbers):
+            origin = self._points(check_rows(X[numbers[:1]]))
+            anchors = numbers[:1].copy() if self.kernel == "precomputed" else origin
+            value = kernel_values(self.kernel, self.params, origin, anchors, anchors).astype(np.float64)
+            grown = replace(self, n_features_in=origin.shape[1], anchors=anchors, with_origin=value[0])
+        for grade in _GRADES:
+            left = [numbers[:0]]
+            for block in slices(len(numbers), _BLOCK):
+                points = grown._points(check_rows(X[numbers[block]]))
+                grown, inside = grown._with_block(points, numbers[block], grade)
+                left.append(inside)
+            numbers = np.concatenate(left)
+        return grown
 
-    def coordinates(self, X: Any, *, check_input: bool = True) -> FloatArray:
-        """Return the coordinates of each row of X.
+    def apply(self, X: Any) -> FloatArray:
+        """Return the coordinates of valid rows, or of one dense point.
 
-        For a precomputed kernel a row holds the point's kernel values with all training points. `check_input=False` is
-        for rows that are known to be valid.
+        For a precomputed kernel a row holds the point's kernel values with all training points.
         """
-        if self._anchors is None:
+        if self.anchors is None:
             raise ValueError("this kernel map is empty: call grow first")
-        if check_input:
-            X = check_rows(X)
+        if X.ndim == 1:
+            return np.asarray(self.apply(X[np.newaxis])[0])
         result = np.empty((X.shape[0], self.dimension))
         for block in slices(X.shape[0], _BLOCK):
-            result[block] = self._project(self._values(self._points(X[block]), self._anchors))
+            result[block] = self._project(self._values(self._points(X[block]), self.anchors))
         return result
 
-    def freeze(self) -> Self:
-        """Return an independent map that never changes; the map itself if it is frozen already."""
-        if self._frozen:
-            return self
-        result = copy.copy(self)
-        result._frozen = True
-        return result
-
-    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
-        """Return the map as a header and arrays for a model file."""
-        if not isinstance(self.kernel, str):
-            raise ValueError(f"kernel is a function, which a file cannot hold: use one of the named {list(KERNELS)}")
-        header: dict[str, object] = {"kernel": self.kernel, "params": dict(self.params)}
-        header["n_features_in"] = self.n_features_in
-        arrays: Arrays = {"kernel_factor": self._factor}
-        if self._anchors is not None:
-            arrays |= {"kernel_with_origin": self._with_origin, **to_arrays(self._anchors, "kernel_anchors")}
-        return header, arrays
-
-    @classmethod
-    def from_arrays(cls, header: dict[str, object], arrays: Arrays) -> Self:
-        """Return the map from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
-        try:
-            result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))
-        except (TypeError, ValueError) as error:
-            raise ModelFileError(f"the kernel is damaged: {error}") from error
-        factor = finite(array_value(arrays, "kernel_factor", np.float64, (None, None)), "kernel_factor")
-        m = len(factor)
-        if factor.shape != (m, m) or np.triu(factor, 1).any() or not (factor.diagonal() > 0).all():
-            raise ModelFileError("array 'kernel_factor' should be square, lower triangular, with a positive diagonal")
-        n_features = header_value(header, "n_features_in", int, type(None))
-        if n_features is not None:
-            anchors: Any
-            if result.kernel == "precomputed":
-                anchors = array_value(arrays, "kernel_anchors", np.int64, (m + 1,))
-                if not 0 <= anchors.min() <= anchors.max() < n_features:
-                    raise ModelFileError(f"array 'kernel_anchors' should hold numbers from 0 to {n_features - 1}")
-            else:
-                anchors = from_arrays(arrays, "kernel_anchors", (m + 1, n_features))
-                finite(anchors.data if is_sparse(anchors) else anchors, "kernel_anchors")
-            result._set(anchors, finite_array(arrays, "kernel_with_origin", (m + 1,)), factor)
-            result.n_features_in = n_features
-        elif m:
-            raise ModelFileError("header entry 'n_features_in' should be int if there are landmarks, found None")
-        return result
+    def width_before(self, width: int) -> int:
+        """Return the number of features of its points; raise ValueError if it has not as many coordinates."""
+        if self.n_features_in is None or self.anchors is None:
+            raise ValueError("a kernel map must have grown over some points")
+        if width != self.dimension:
+            raise ValueError(f"matrix must have {self.dimension} rows, the coordinates of the kernel map, got {width}")
+        return self.n_features_in
 
     def _points(self, X: Any) -> Any:
         """Valid rows as float64, so that the kernel loses no digits, and dense or CSR as the anchors are."""
@@ -155,28 +142,28 @@ class KernelMap:
             raise ValueError(f"X has {X.shape[1]} features, but this kernel map maps points of {self.n_features_in}")
         if self.kernel == "precomputed":
             return X.toarray() if is_sparse(X) else X  # its dtype tells the precision of the kernel values
-        if is_sparse(X if self._anchors is None else self._anchors):
+        if is_sparse(X if self.anchors is None else self.anchors):
             return sp.csr_array(X, dtype=np.float64)
         return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
     def _values(self, points: Any, others: Any) -> NDArray[Any]:
         """The values of `kernel_values`; what is subtracted from them later is zero if they are relative to x0."""
-        return kernel_values(self.kernel, self.params, points, others, self._anchors[:1])
+        return kernel_values(self.kernel, self.params, points, others, self.anchors[:1])
 
     def _project(self, values: NDArray[Any]) -> FloatArray:
         """Coordinates in the span so far, from the values with the anchors."""
         if not self.dimension:
             return np.empty((len(values), 0))
         values = values.astype(np.float64, copy=False)
-        relative = values[:, 1:] - values[:, :1] - (self._with_origin[1:] - self._with_origin[0])
-        z: FloatArray = linalg.solve_triangular(self._factor, relative.T, lower=True, check_finite=False)
+        relative = values[:, 1:] - values[:, :1] - (self.with_origin[1:] - self.with_origin[0])
+        z: FloatArray = linalg.solve_triangular(self.factor, relative.T, lower=True, check_finite=False)
         return z.T
 
-    def _grow_block(self, points: Any, numbers: IndexArray, grade: float) -> IndexArray:
-        """Take the points farther outside than `grade`, and return the numbers of those less far outside."""
+    def _with_block(self, points: Any, numbers: IndexArray, grade: float) -> tuple[Self, IndexArray]:
+        """Return the map with the points farther outside than `grade`, and the numbers of those less far outside."""
         candidates: Any = numbers if self.kernel == "precomputed" else points
         values = self._values(points, candidates)
-        anchored = self._values(points, self._anchors)
+        anchored = self._values(points, self.anchors)
         # The relative rounding error of kernel values of this dtype.
         eps = max(_EPS, float(np.finfo(values.dtype).eps) if values.dtype.kind == "f" else _EPS)
         values = values.astype(np.float64, copy=False)
@@ -187,10 +174,10 @@ class KernelMap:
             raise ValueError(f"{problem}; scale the features, for instance with StandardScaler")
         if (np.abs(values - values.T) > eps ** (1 / 3) * largest).any():
             raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
-        gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
+        gram = values - with_origin[:, None] - (with_origin - self.with_origin[0])
         norms = np.maximum(gram.diagonal(), 0.0)
         # Their rounding error is relative to the kernel values before x0 was subtracted.
-        sizes = np.abs(values.diagonal()) + 2 * np.abs(with_origin) + abs(self._with_origin[0])
+        sizes = np.abs(values.diagonal()) + 2 * np.abs(with_origin) + abs(self.with_origin[0])
         if self.kernel == "cosine":
             sizes = np.sqrt(norms)  # x0 was subtracted from x, which has length 1 and is rounded relative to that
         # The squared distance from the span above which a point becomes a landmark. In units of its squared norm: a
@@ -211,25 +198,22 @@ class KernelMap:
                 fresh[i + 1 :, j] = (rest[i + 1 :, i] - fresh[i + 1 :, :j] @ fresh[i, :j]) / pivot
                 residual[i + 1 :] -= fresh[i + 1 :, j] ** 2
                 chosen.append(i)
-        scale = max(float(sizes.max()), float(np.square(self._factor).sum(axis=1).max(initial=0.0)))
+        scale = max(float(sizes.max()), float(np.square(self.factor).sum(axis=1).max(initial=0.0)))
         if (residual < -(eps ** (1 / 6)) * scale).any():
             advice = "rounding errors have accumulated: grow over more points at once, or over shuffled points"
             problem = "kernel must be positive semi-definite, but its values on these points are no inner products"
             raise ValueError(f"{problem}; if it is, {advice}")
-        if chosen:
-            m = self.dimension
-            factor = np.zeros((m + len(chosen),) * 2)
-            factor[:m, :m] = self._factor
-            factor[m:, :m] = z[chosen]
-            factor[m:, m:] = fresh[chosen, : len(chosen)]
-            stack: Any = sp.vstack if is_sparse(candidates) else np.concatenate
-            anchors = stack([self._anchors, candidates[chosen]])
-            self._set(anchors, np.concatenate([self._with_origin, with_origin[chosen]]), factor)
         residual[chosen] = 0.0
-        return np.asarray(numbers[residual > enough])
-
-    def _set(self, anchors: Any, with_origin: FloatArray, factor: FloatArray) -> None:
-        self._anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
-        self._with_origin, self._factor = read_only(with_origin), read_only(factor)
-        for array in to_arrays(self._anchors, "").values():
-            read_only(array)
+        left = np.asarray(numbers[residual > enough])
+        if not chosen:
+            return self, left
+        m = self.dimension
+        factor = np.zeros((m + len(chosen),) * 2)
+        factor[:m, :m] = self.factor
+        factor[m:, :m] = z[chosen]
+        factor[m:, m:] = fresh[chosen, : len(chosen)]
+        stack: Any = sp.vstack if is_sparse(candidates) else np.concatenate
+        anchors = stack([self.anchors, candidates[chosen]])
+        anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
+        values_with_origin = np.concatenate([self.with_origin, with_origin[chosen]])
+        return replace(self, anchors=anchors, with_origin=values_with_origin, factor=factor), left

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from mahala.comparisons import Comparisons, Pairs
-from mahala.data.scaling import divided, unit_length
 from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
+from mahala.metric.kernels import Kernel
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.plots import column_weights, leading_plane, plot_map
+from mahala.metric.steps import Scales, Step
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import Arrays, FloatArray, read_only
+from mahala.support.arrays import FloatArray, read_only
 from mahala.support.lazily import spatial_distance
-from mahala.support.model_files import array_value, header_value, number_value
 from mahala.support.plots import draw_bars
+from mahala.support.states import Array, Fields, Number, Objects
 from mahala.support.validation import as_floats, is_chunked, is_sparse
 
 if TYPE_CHECKING:
@@ -45,12 +46,9 @@ class MahalanobisMetric(Metric):
         M, symmetric.
     threshold : float or None, default=None
         The squared distance up to which a pair counts as similar.
-    kernel_map : KernelMap or None, default=None
-        Maps points to kernel coordinates, on which M then acts.
-    scales : array of shape (n_features,) or None, default=None
-        Each feature is divided by its scale first, so that a metric of scaled features serves raw ones.
-    unit_rows : bool, default=False
-        Whether points are divided by their length, after `scales`, so that distances are those of directions.
+    steps : sequence of Scales, UnitRows or KernelMap, default=()
+        What is done to points, in this order, before M acts on them: features are divided by their scales, points by
+        their lengths, or points mapped to the coordinates of a kernel.
     center : array of shape (n_features,) or None, default=None
         Mean of the rows learned from. `transform` and `rank` warn of rows that are far from it.
     radius : float or None, default=None
@@ -80,34 +78,33 @@ class MahalanobisMetric(Metric):
     """
 
     kind: ClassVar[str] = "mahalanobis"
+    FIELDS: ClassVar[Fields] = (
+        Array("matrix", dtype=np.float64, shape=(None, None)),
+        Number("threshold", optional=True),
+        Objects("steps", base=Step),
+        Array("center", optional=True, dtype=np.float64, shape=(None,)),
+        Number("radius", optional=True, least=0.0),
+    )
     _is_distance: ClassVar[bool] = True
 
     matrix: FloatArray
     threshold: float | None = None
     _: KW_ONLY
-    kernel_map: KernelMap | None = None
-    scales: FloatArray | None = None
-    unit_rows: bool = False
+    steps: Sequence[Step] = ()
     center: FloatArray | None = None
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        kernel_map = self.kernel_map
-        if kernel_map is not None:
-            if not isinstance(kernel_map, KernelMap):
-                raise TypeError(f"kernel_map must be a KernelMap, got {type(kernel_map).__name__}")
-            if kernel_map.n_features_in is None:
-                raise ValueError("kernel_map must have grown over some points")
-            self._set("kernel_map", kernel_map.freeze())
-        self._set("matrix", check_symmetric(self.matrix, None if kernel_map is None else kernel_map.dimension))
-        for name, given in (("scales", self.scales), ("center", self.center)):
-            if given is not None:
-                vector = read_only(as_floats(given, name).copy())
-                if vector.shape != (self.n_features_in,) or not np.isfinite(vector).all():
-                    raise ValueError(f"{name} must be {self.n_features_in} finite numbers, got shape {vector.shape}")
-                self._set(name, vector)
-        if self.scales is not None and not (self.scales > 0.0).all():
-            raise ValueError("scales must be positive and finite")
+        if not all(isinstance(step, Step) for step in self.steps):
+            raise TypeError(f"steps must be Scales, UnitRows or KernelMap, got {self.steps!r:.80}")
+        self._set("steps", tuple(self.steps))
+        self._set("matrix", check_symmetric(self.matrix, may_be_empty=self.kernel is not None))
+        n_features = self.n_features_in  # for which the steps must fit together
+        if self.center is not None:
+            center = read_only(as_floats(self.center, "center").copy())
+            if center.shape != (n_features,) or not np.isfinite(center).all():
+                raise ValueError(f"center must be {n_features} finite numbers, got shape {center.shape}")
+            self._set("center", center)
         if self.threshold is not None:
             if not math.isfinite(float(self.threshold)):
                 raise ValueError(f"threshold must be finite or None, got {self.threshold!r}")
@@ -122,13 +119,27 @@ class MahalanobisMetric(Metric):
     @cached_property
     def n_features_in(self) -> int:
         """The number of features of a point."""
-        if self.kernel_map is not None and self.kernel_map.n_features_in is not None:
-            return self.kernel_map.n_features_in
-        return len(self.matrix)
+        width = len(self.matrix)
+        for step in reversed(self.steps):
+            width = step.width_before(width)
+        return width
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel in whose coordinates M acts, if there is one."""
+        return next((step.kernel for step in self.steps if isinstance(step, KernelMap)), None)
+
+    def plain(self) -> Self:
+        """Return the metric before anything was learned: after the same steps, with the identity as its matrix."""
+        return replace(self, matrix=np.eye(len(self.matrix)))
+
+    def after(self, *steps: Step) -> Self:
+        """Return the metric of rows to which some steps are applied first."""
+        return replace(self, steps=(*steps, *self.steps))
 
     def learned_from(self, X: Any) -> Self:
         """Return the metric with `center` and `radius` of the rows that it was learned from; sparse rows have none."""
-        if self.unit_rows or is_sparse(X) or is_chunked(X) or self.kernel_map is not None or not self.is_psd:
+        if is_sparse(X) or is_chunked(X) or not self._only_scales or not self.is_psd:
             return self
         center = np.asarray(X, dtype=np.float64).mean(axis=0)
         mapped = replace(self, center=None).transform(np.vstack([X, center]))
@@ -136,16 +147,15 @@ class MahalanobisMetric(Metric):
         return replace(self, center=center, radius=float(distances.max()))
 
     def in_features(self, n_features: int, name: str) -> Self:
-        """Return the metric with `scales` in its matrix, to learn from rows with `n_features`.
+        """Return the metric with scales in its matrix, to learn from rows with `n_features`.
 
         Raise a ValueError that calls it `name` if no matrix of this size is the same metric.
         """
-        if self.kernel_map is not None or self.unit_rows or self.n_features_in != n_features:
+        if not self._only_scales or self.n_features_in != n_features:
             problem = f"{name} must be a MahalanobisMetric of {n_features} features without a kernel or unit rows"
             raise ValueError(f"{problem}, got {self!r}")
-        if self.scales is None:
-            return self
-        return type(self)(self.matrix / np.outer(self.scales, self.scales), threshold=self.threshold)
+        factors = self._prepared(np.ones(n_features))
+        return type(self)(self.matrix * np.outer(factors, factors), threshold=self.threshold) if self.steps else self
 
     @cached_property
     def is_psd(self) -> bool:
@@ -199,7 +209,7 @@ class MahalanobisMetric(Metric):
         if self.center is None or not self.radius:
             return
         mapped = map_rows(rows, self.components) if mapped is None else mapped
-        center = self.center if self.scales is None else self.center / self.scales
+        center = self._prepared(self.center)
         distances = np.sqrt(np.square(mapped - self.components @ center).sum(axis=1))
         far = np.flatnonzero(distances > FAR * self.radius)
         if not len(far):
@@ -230,7 +240,7 @@ class MahalanobisMetric(Metric):
         v = x - x2
         total = float(v @ self.matrix @ v)
         directions = values * (v @ vectors) ** 2
-        if self.kernel_map is not None:
+        if self.kernel is not None:
             return Explanation(total, None, directions, None)
         return Explanation(total, v * (self.matrix @ v), directions, self._names())
 
@@ -268,7 +278,7 @@ class MahalanobisMetric(Metric):
         """Return the share of each column in the mean squared distance of two rows of X.
 
         The term of two columns is divided between them. So shares sum to 1, and one may be negative. Without X every
-        feature counts as if it had, after `scales`, the same variance: these are the shares of the diagonal of M.
+        feature counts as if it had, after the steps, the same variance: these are the shares of the diagonal of M.
 
         >>> metric = MahalanobisMetric([[4.0, 0.0], [0.0, 1.0]], feature_names=["length", "width"])
         >>> metric.column_weights([[0.0, 0.0], [1.0, 2.0]])
@@ -276,7 +286,7 @@ class MahalanobisMetric(Metric):
         >>> metric.column_weights()
         {'length': 0.8, 'width': 0.2}
         """
-        if self.kernel_map is not None:
+        if self.kernel is not None:
             raise ValueError("a metric with a kernel has no weights of columns")
         self._require_psd("column_weights")
         return column_weights(self, X)
@@ -339,38 +349,16 @@ class MahalanobisMetric(Metric):
             raise TypeError(f"comparisons must be {kinds}, got {type(comparisons).__name__}")
         return self._in_blocks(comparisons, self._margins)
 
-    def to_parts(self) -> tuple[dict[str, object], Arrays]:
-        """Return the metric as a header and arrays for a model file."""
-        header, arrays = super().to_parts()
-        header |= {"threshold": self.threshold, "unit_rows": self.unit_rows}
-        if self.kernel_map is not None:
-            header["kernel_map"], kernel_arrays = self.kernel_map.to_arrays()
-            arrays |= kernel_arrays
-        if self.scales is not None:
-            arrays["scales"] = self.scales
-        if self.center is not None:
-            arrays["center"], header["radius"] = self.center, self.radius
-        return header, arrays
-
-    @classmethod
-    def _fields_from_parts(cls, header: dict[str, object], arrays: Arrays) -> dict[str, Any]:
-        kernel_header = header_value(header, "kernel_map", dict, type(None))
-        return {
-            "matrix": array_value(arrays, "matrix", np.float64, (None, None)),
-            "threshold": header_value(header, "threshold", float, type(None)),
-            "kernel_map": None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
-            **{name: array_value(arrays, name, np.float64, (None,)) for name in ("scales", "center") if name in arrays},
-            "unit_rows": header_value({"unit_rows": False} | header, "unit_rows", bool),
-            "radius": number_value(header, "radius", least=0.0) if "center" in arrays else None,
-        }
-
     def _scores(self, x: Any, items: Any) -> FloatArray:
         return -self.distance(x, items, squared=True)  # type: ignore[no-any-return]
 
     def _details(self) -> list[str]:
-        details = [] if self.threshold is None else [f"threshold={self.threshold:g}"]
-        details += ["unit_rows=True"] if self.unit_rows else []
-        return details if self.kernel_map is None else [*details, f"kernel={self.kernel_map.kernel!r}"]
+        kinds = [step.kind for step in self.steps]
+        return kinds if self.threshold is None else [f"threshold={self.threshold:g}", *kinds]
+
+    @property
+    def _only_scales(self) -> bool:
+        return all(isinstance(step, Scales) for step in self.steps)
 
     @cached_property
     def _is_diagonal(self) -> bool:
@@ -426,18 +414,10 @@ class MahalanobisMetric(Metric):
         far = rows[::2] if len(rows) == 3 else rows[2:]  # an anchor is in both pairs
         return self._squared(*far) - self._squared(*rows[:2])
 
-    @cached_property
-    def _takes_vectors(self) -> bool:
-        return super()._takes_vectors and self.kernel_map is None and self.scales is None and not self.unit_rows
-
     def _prepared(self, X: Any) -> Any:
-        if self.scales is not None:
-            X = divided(X, self.scales)
-        if self.unit_rows:
-            X = unit_length(X)
-        if self.kernel_map is None:
-            return super()._prepared(X)
-        return self.kernel_map.coordinates(X, check_input=False)
+        for step in self.steps:
+            X = step.apply(X)
+        return super()._prepared(X)
 
     def _require_psd(self, what: str) -> None:
         if not self.is_psd:

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray, check_room, read_only, row_blocks
 from mahala.support.lazily import sp
-from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.model_files import ModelFileError, array_value, finite, header_value
+from mahala.support.parameters import is_count
+from mahala.support.states import Field, Header
 from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
@@ -27,13 +29,11 @@ DENSE_SHARE = 1 / 16
 DENSE_BYTES = 2**30
 
 
-def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
-    """Return a symmetric M, which acts on so many kernel coordinates if any, as a read-only dense float64 array."""
-    raw = _real(matrix, may_be_empty=n_coordinates is not None)
+def check_symmetric(matrix: Any, may_be_empty: bool) -> FloatArray:
+    """Return a symmetric M as a read-only dense float64 array."""
+    raw = _real(matrix, may_be_empty)
     if raw.shape[0] != raw.shape[1]:
         raise ValueError(f"matrix must be square, got shape {raw.shape}")
-    if n_coordinates not in (None, raw.shape[0]):
-        raise ValueError(f"matrix must have {n_coordinates} rows, the coordinates of kernel_map, got shape {raw.shape}")
     array = np.array(raw.toarray() if is_sparse(raw) else raw, dtype=np.float64, order="C")
     largest = _check_entries(array)
     if not np.array_equal(array, array.T):
@@ -96,20 +96,33 @@ def to_arrays(matrix: Any, name: str) -> Arrays:
     return {f"{name}.{part}": getattr(matrix, part) for part in _CSR_PARTS}
 
 
-def from_arrays(arrays: Arrays, name: str, shape: tuple[Any, ...]) -> Matrix:
-    """Return the matrix from what `to_arrays` returned, of any length for None; raise ModelFileError if damaged."""
-    if f"{name}.indptr" not in arrays:
-        return array_value(arrays, name, np.float64, shape)
-    types = {key: array.dtype for key, array in arrays.items()}
-    number = np.float32 if types.get(f"{name}.data") == np.float32 else np.float64
-    index = np.int32 if types.get(f"{name}.indptr") == np.int32 else np.int64
-    data = array_value(arrays, f"{name}.data", number, (None,))
-    indices = array_value(arrays, f"{name}.indices", index, data.shape)
-    indptr = array_value(arrays, f"{name}.indptr", index, (shape[0] + 1,))
-    try:
-        return csr_from_arrays(data, indices, indptr, shape, canonical=True)
-    except ValueError as error:
-        raise ModelFileError(f"the sparse {name} is damaged: {error}") from error
+class MatrixField(Field):
+    """A matrix, dense or CSR, or a vector of integers, whose shape is in the header."""
+
+    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+        """Put the shape into the header and the parts among the arrays."""
+        header["shape"] = list(value.shape)
+        arrays |= to_arrays(value, self.key)
+
+    def read(self, state: object, header: Header, arrays: Arrays) -> Matrix:
+        """Return the matrix; raise ModelFileError if it is damaged."""
+        name, shape = self.key, tuple(header_value(header, "shape", list))
+        if len(shape) not in (1, 2) or not all(is_count(n) and n <= np.iinfo(np.int64).max for n in shape):
+            found = f"found {list(shape)!r:.40}"
+            raise ModelFileError(f"header entry 'shape' should be one or two lengths of at least 1, {found}")
+        types = {key: array.dtype for key, array in arrays.items()}
+        if f"{name}.indptr" not in arrays:
+            whole = types.get(name) == np.int64
+            return finite(array_value(arrays, name, np.int64 if whole else np.float64, shape), name)
+        number = np.float32 if types.get(f"{name}.data") == np.float32 else np.float64
+        index = np.int32 if types.get(f"{name}.indptr") == np.int32 else np.int64
+        data = finite(array_value(arrays, f"{name}.data", number, (None,)), name)
+        indices = array_value(arrays, f"{name}.indices", index, data.shape)
+        indptr = array_value(arrays, f"{name}.indptr", index, (shape[0] + 1,))
+        try:
+            return csr_from_arrays(data, indices, indptr, shape, canonical=True)
+        except ValueError as error:
+            raise ModelFileError(f"the sparse {name} is damaged: {error}") from error
 
 
 def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:

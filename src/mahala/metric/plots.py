@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,9 +86,7 @@ def plot_map(
     places = plots.new_axes(2, 11.0, 4.8) if ax is None else list(ax) if isinstance(ax, Iterable) else [ax]
     for place, (title, points, is_plain) in zip(places, panels[-len(places) :], strict=True):
         if answers is not None:
-            title += _draw_answers(
-                place, points, replace(metric, matrix=np.eye(len(metric.matrix))) if is_plain else metric, answers
-            )
+            title += _draw_answers(place, points, metric.plain() if is_plain else metric, answers)
         codes, last = None if labels is None else labels[chosen], place is places[-1]
         plots.draw_points(place, points, codes, classes, label_name=getattr(y, "name", None), legend=last)
         place.set_title(title)

@@ -39,7 +39,7 @@ class PairLearner(DistanceMixin, OnlineLearner):
         if x.shape != x_other.shape:
             raise ValueError(f"x has {x.size} features and x_other {x_other.size}; they must have the same number")
         y = 1 if check_sign(similar) else -1
-        if "_model" not in vars(self) or x.size != self.n_features_in_ or self._model.kernel_map is not None:
+        if "_model" not in vars(self) or x.size != self.n_features_in_ or self._model.steps:
             self.partial_fit(Pairs._build(np.stack([x, x_other]), np.array([0]), np.array([1]), np.array([y == 1])))
             return self._last_step[2] == 1
         self._check_stream("learn_one")

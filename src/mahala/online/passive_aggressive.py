@@ -228,7 +228,7 @@ class PA(KernelParams, PairLearner):
 
 def after_one_pass(first: MarginState, prepared: Pairs, rule: MarginRule) -> tuple[MarginState, float]:
     """Return a copy of a state after one pass over the pairs by a rule, and the sum of the hinge losses."""
-    state, loss = MarginState(first.M, first.b, first.psd, first.kernel_map, first.n_features), 0.0
+    state, loss = MarginState(first.M, first.b, first.psd, *first.steps), 0.0
     for chunk in state.chunks(prepared, len(prepared), rule, None):
         n = len(chunk.y)
         p = np.empty(n)

@@ -14,7 +14,7 @@ from mahala.online.passive_aggressive import KernelParams
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, first_state
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Positive, Where, between
-from mahala.support.states import Flag, Integer
+from mahala.support.states import Entry, Integer
 
 Gamma = Annotated[float, Where(between(0.0, MOST_SLACK), f"a number from 0 to {MOST_SLACK:g}")]
 
@@ -72,7 +72,7 @@ class POLA(KernelParams, PairLearner):
     max_loss: Positive | None = None
     max_passes: Count = 100
 
-    FIELDS: ClassVar = (Integer("n_passes_", optional=True), Flag("converged_", optional=True))
+    FIELDS: ClassVar = (Integer("n_passes_", optional=True), Entry("converged_", optional=True))
 
     def _rule(self) -> MarginRule:
         return MarginRule(float(self.gamma), 0.0, np.inf)
@@ -117,7 +117,7 @@ class POLA(KernelParams, PairLearner):
             raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
         if not 0.0 <= squared_loss < np.inf or (squared_loss > 0.0 and self.gamma == 0.0):
             raise ValueError(f"squared_loss must be 0 with gamma=0, else a number from 0 up, got {squared_loss}")
-        if metric.kernel_map is None:
+        if metric.kernel is None:
             metric = metric.in_features(self.n_features_in_, "metric")
         excess = squared_loss / self.gamma if squared_loss else 0.0
         return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2 + excess)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from mahala.engine import current_engine
 from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN
-from mahala.metric import MahalanobisMetric
+from mahala.metric import MahalanobisMetric, UnitRows
 from mahala.metric.plots import answers_hold, leading_plane, some_answers
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse
@@ -200,7 +200,7 @@ def _plain_rows(board: Leaderboard, shown: Shown) -> Array:
 def _answer_lines(board: Leaderboard, shown: Shown) -> tuple[IndexArray, IndexArray, IntArray, IntArray]:
     """Return both ends of some answers, and whether the plain and the learned distance predict each."""
     assert shown.answers is not None, "answers were compared"
-    plain = replace(MahalanobisMetric.euclidean(shown.X.shape[1]), unit_rows=board.euclidean.unit_rows)
+    plain = MahalanobisMetric(np.eye(shown.X.shape[1]), steps=[UnitRows()] * board.euclidean.unit_rows)
     some, *ends = some_answers(shown.answers)
     before, after = (answers_hold(metric, shown.answers)[some].astype(int) for metric in (plain, shown.metric))
     return ends[0], ends[1], before, after

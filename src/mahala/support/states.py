@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from numpy.typing import DTypeLike
 
@@ -26,6 +26,7 @@ from mahala.support.arrays import Arrays
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value, number_value
 
 Header = Mapping[str, object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class Field(ABC):
     def read(self, state: object, header: Header, arrays: Arrays) -> Any:
         """Return the value for a state; raise ModelFileError if a file cannot hold it."""
 
+    def is_in(self, header: Header, arrays: Arrays) -> bool:
+        """Whether a file holds it, as it must unless it is optional."""
+        return not self.optional or header.get(self.key) is not None or self.key in arrays
+
 
 class Integer(Field):
     """An integer from 0 up."""
@@ -58,11 +63,14 @@ class Integer(Field):
         return count_value(header, self.key)
 
 
-class Flag(Field):
-    """True or False."""
+@dataclass(frozen=True)
+class Entry(Field):
+    """A value of a type that the header holds as it is."""
 
-    def read(self, state: object, header: Header, arrays: Arrays) -> bool:
-        return header_value(header, self.key, bool)
+    type: type = bool
+
+    def read(self, state: object, header: Header, arrays: Arrays) -> Any:
+        return header_value(header, self.key, self.type)
 
 
 class Texts(Field):
@@ -140,6 +148,25 @@ class Part(Field):
         return [(self.key, value)]
 
 
+@dataclass(frozen=True)
+class Objects(Field):
+    """A sequence of objects, each as `build` makes it of a subclass of `base`."""
+
+    base: type = object
+
+    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+        header[self.key] = headers = []
+        for number, item in enumerate(value):
+            entries, more = to_parts(item)
+            headers.append(entries)
+            arrays |= prefixed(f"{self.key}.{number}", more)
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+        headers = {f"{self.key}.{n}": entries for n, entries in enumerate(header_value(header, self.key, list))}
+        parts = [(header_value(headers, key, dict), without_prefix(key, arrays)) for key in headers]
+        return tuple(build(self.base, *part) for part in parts)
+
+
 class Group(Field):
     """A tuple, of which each entry is written under a name of its own."""
 
@@ -161,20 +188,31 @@ Fields = tuple[Field, ...]
 
 
 def to_parts(state: object) -> tuple[dict[str, object], Arrays]:
-    """Return the fields of a state as a header and arrays for a model file."""
-    header: dict[str, object] = {}
+    """Return the fields of a state, and the `kind` of an object, as a header and arrays for a model file."""
+    header: dict[str, object] = {"kind": state.kind} if hasattr(state, "kind") else {}
     arrays: Arrays = {}
-    for field in _fields(state):
+    for field in _fields(type(state)):
         value = getattr(state, field.name, None) if field.optional else getattr(state, field.name)
         if not (field.optional and value is None):
             field.write(value, header, arrays)
     return header, arrays
 
 
+def build(base: type[T], header: Header, arrays: Arrays) -> T:
+    """Return the object of a subclass, by its `kind`, from what `to_parts` returned; its fields are its arguments."""
+    kinds: dict[str, type[T]] = {kind.kind: kind for kind in base.__subclasses__()}  # type: ignore[attr-defined]
+    name = header_value(header, "kind", str)
+    if name not in kinds:
+        wanted = " or ".join(map(repr, sorted(kinds)))
+        raise ModelFileError(f"header entry 'kind' should be {wanted}, found {name[:40]!r}")
+    fields = [field for field in _fields(kinds[name]) if field.is_in(header, arrays)]
+    return kinds[name](**{field.name: field.read(base, header, arrays) for field in fields})
+
+
 def restore(state: object, header: Header, arrays: Arrays) -> None:
     """Set the fields to what `to_parts` returned, arrays included; raise ModelFileError for what it cannot be."""
-    for field in _fields(state):
-        if not field.optional or header.get(field.key) is not None or field.key in arrays:
+    for field in _fields(type(state)):
+        if field.is_in(header, arrays):
             setattr(state, field.name, field.read(state, header, arrays))
         elif hasattr(state, field.name):
             setattr(state, field.name, None)
@@ -219,5 +257,5 @@ def without_prefix(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
-def _fields(state: object) -> list[Field]:
-    return [field for kind in reversed(type(state).__mro__) for field in vars(kind).get("FIELDS", ())]
+def _fields(kind: type) -> list[Field]:
+    return [field for base in reversed(kind.__mro__) for field in vars(base).get("FIELDS", ())]

@@ -10,6 +10,7 @@ import mahala
 from mahala.batch.descent import first_components
 from mahala.engine.cores import Cores
 from mahala.engine.dask.cluster import DaskCluster
+from mahala.metric import Scales
 from mahala.support.parameters import config_context
 
 dask = pytest.importorskip("dask", reason="needs Dask: pip install 'mahala[dask]'")
@@ -182,7 +183,7 @@ def test_neighbours_and_retrieval_are_those_of_numpy_rows():
         mahala.evaluation.precision_at_k(metric, X[:90], Y[:90], X, Y).precision,
     )
     bilinear = mahala.BilinearMetric(np.random.default_rng(0).normal(size=(X.shape[1],) * 2))
-    scaled = mahala.MahalanobisMetric(np.eye(X.shape[1]), scales=np.geomspace(0.1, 10.0, X.shape[1]))
+    scaled = mahala.MahalanobisMetric(np.eye(X.shape[1]), steps=[Scales(np.geomspace(0.1, 10.0, X.shape[1]))])
     for given in (metric, bilinear, scaled):
         np.testing.assert_array_equal(given.rank(X[:5], D, k=7), given.rank(X[:5], X, k=7))
         np.testing.assert_array_equal(given.rank(X[0], D, k=200), given.rank(X[0], X, k=200))

@@ -109,7 +109,7 @@ def test_learners_of_numbers_are_refitted_to_them():
     values = (y - y.mean()) / y.std()
     expected = MLKR(max_iter=20, random_state=0).fit(X / X.std(axis=0), values).metric_
     np.testing.assert_allclose(metric.matrix, expected.matrix, rtol=1e-6, atol=1e-9)
-    assert metric.scales == pytest.approx(X.std(axis=0))
+    assert metric.steps[0].scales == pytest.approx(X.std(axis=0))
     by_class = refit(X, y, LDA())  # a learner of classes learns from quarters of the range
     quarters = np.searchsorted(np.quantile(y, [0.25, 0.5, 0.75]), y)
     np.testing.assert_allclose(by_class.matrix, LDA().fit(X / X.std(axis=0), quarters).metric_.matrix, rtol=1e-9)

@@ -18,10 +18,10 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import rows_of_table
-from mahala.data.scaling import Scaling, divided, feature_scales, learner_scales, unit_length
+from mahala.data.scaling import Scaling, feature_scales, learner_scales, unit_length
 from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.learner import Learner
-from mahala.metric import MahalanobisMetric, Metric
+from mahala.metric import MahalanobisMetric, Metric, Scales, UnitRows
 from mahala.support.arrays import FloatArray, IndexArray, RowsLike, check_room
 from mahala.support.limits import out_of_time, time_limit
 from mahala.support.validation import check_rows, is_sparse
@@ -73,7 +73,7 @@ def refit(
         Whether y is a number to predict; None infers it from the values.
 
     >>> metric = refit([[0.0, 10.0], [1.0, 30.0], [4.0, 10.0], [5.0, 30.0]], ["a", "a", "b", "b"], None)
-    >>> metric.scales.round(1).tolist()
+    >>> metric.steps[0].scales.round(1).tolist()
     [2.1, 10.0]
     """
     table, preprocessor = rows_of_table(X)
@@ -91,12 +91,12 @@ def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> Mahalan
     if learner is None:
         scales = feature_scales(X, scaling)
         metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
-        return (metric if scaling == "none" else replace(metric, scales=scales)).learned_from(X)
-    scales = learner_scales(X, scaling)
-    metric = clone(learner).fit(divided(X, scales), y).metric_
+        return (metric if scaling == "none" else metric.after(Scales(scales))).learned_from(X)
+    step = Scales(learner_scales(X, scaling))
+    metric = clone(learner).fit(step.apply(X), y).metric_
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
-    return replace(metric, scales=scales).learned_from(X)
+    return metric.after(step).learned_from(X)
 
 
 def refit_answers(
@@ -110,7 +110,7 @@ def refit_answers(
     if learner is not None:
         with time_limit(seconds):
             metric = clone(learner).fit(data.over(unit_length(data.X)) if unit_rows else data).metric_
-    return replace(metric, unit_rows=True) if isinstance(metric, MahalanobisMetric) and unit_rows else metric
+    return metric.after(UnitRows()) if isinstance(metric, MahalanobisMetric) and unit_rows else metric
 
 
 def embedded(name: str, train: Any, codes: IndexArray, test: Any) -> tuple[Any, Any]:

@@ -336,7 +336,7 @@ def _by_neighbors(
         metric = fitted(X, target.of(learner), _seeded(learner, plan.settings, key), how)
         if not metric.is_psd:
             raise ValueError(f"{type(learner).__name__} learned a metric that is not positive semi-definite")
-        L, scaled = metric.components, X if metric.scales is None else divided(X, metric.scales)
+        L, scaled = metric.components, metric._rows(X, "X")
         X, X_test = metric.transform(X), metric.transform(X_test)
     elif key.name != EUCLIDEAN:
         scales = feature_scales(X, how)

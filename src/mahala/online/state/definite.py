@@ -1,7 +1,7 @@
 """The state of LEGO and RDML: a matrix that starts as I and stays positive definite by its own update rule."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import lapack, qr
@@ -11,6 +11,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.state.margin import PairChunk, PairState, symmetric
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError
+from mahala.support.states import Array, Fields
 
 
 class DefiniteState(PairState):
@@ -19,6 +20,8 @@ class DefiniteState(PairState):
     If `fit` sees few rows of many features, the steps run in coordinates of the span of their differences: outside of
     it M stays I.
     """
+
+    FIELDS: ClassVar[Fields] = (Array("M"),)
 
     n_matrices: int  # d × d matrices that a step reads and writes
 

@@ -15,11 +15,13 @@ from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_s
 from mahala.compiled.pairs.symmetric import largest_diagonal, mirror
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
+from mahala.metric.kernels import Kernel, check_kernel
 from mahala.metric.matrices import row_dots
+from mahala.metric.steps import Step
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, Rows, SignArray, check_room
 from mahala.support.limits import one_blas_thread
-from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.states import Array, Fields, Number, Stateful, prefixed, without_prefix
+from mahala.support.model_files import ModelFileError
+from mahala.support.states import Array, Number, Objects, Stateful
 from mahala.support.validation import is_sparse
 
 # Smaller matrices take less than 64 MiB, which needs no check.
@@ -91,12 +93,11 @@ class PairChunk(NamedTuple):
 class PairState(Stateful, ABC):
     """A matrix M and a threshold b that learn from the differences of pairs."""
 
-    FIELDS: ClassVar[Fields] = (Array("M"),)
     M = AfterAllSteps("_M")
     _M: SymmetricMatrix
     b: float
     n_steps: int
-    kernel_map: KernelMap | None = None
+    steps: tuple[KernelMap, ...] = ()  # what points are mapped by before M acts on them
 
     @property
     def threshold(self) -> float:
@@ -139,11 +140,13 @@ class MarginRule(NamedTuple):
 class MarginState(PairState):
     """M, the threshold b, and what "+" keeps beside them: R = (M + σI)⁻¹ and its tuning.
 
-    `psd` is 1 (project after every update), 0 (never: "-") or k (after every k-th step). With a `kernel_map` M acts on
+    `psd` is 1 (project after every update), 0 (never: "-") or k (after every k-th step). With a kernel map M acts on
     coordinates of the span of the points compared, and grows with it.
     """
 
     FIELDS: ClassVar = (
+        Objects("steps", base=Step),
+        Array("M", shape=lambda state: 2 * (state.steps[0].dimension if state.steps else len(state.M),)),
         Number("b"),
         Number("mass", least=0.0),
         Number("radius", least=1.0),
@@ -151,14 +154,11 @@ class MarginState(PairState):
         Array("R", optional=True, dtype=np.float64, shape=lambda state: padded_shape(len(state.M))),
     )
 
-    def __init__(
-        self, M: FloatArray, b: float, psd: int, kernel_map: KernelMap | None = None, n_features: int | None = None
-    ) -> None:
+    def __init__(self, M: FloatArray, b: float, psd: int, *steps: KernelMap) -> None:
         self.M = np.array(M, dtype=np.float64, order="C")
         self.b = float(b)
         self.psd = psd
-        self.kernel_map = kernel_map
-        self.n_features = n_features  # of the points, where M acts on kernel coordinates
+        self.steps = steps
         self.n_steps = 0
         self.R: FloatArray | None = None  # of which the lower triangle counts
         self.tuning = np.zeros(kernels.STATE_SIZE)
@@ -168,13 +168,14 @@ class MarginState(PairState):
 
     def prepare(self, pairs: Pairs, n_steps: int, complete: bool) -> Pairs:
         """Return the pairs in coordinates of the kernel's span, if there is a kernel; the span grows over them."""
-        if self.kernel_map is None:
+        if not self.steps:
             return pairs
         rows, places = _in_order(np.stack([pairs.left, pairs.right], axis=1).ravel())
-        self.kernel_map.grow(pairs.X, rows)
-        if self.kernel_map.dimension > len(self.M):
-            self._grow(self.kernel_map.dimension)
-        return Pairs._build(self.kernel_map.coordinates(pairs.X[rows]), places[::2], places[1::2], pairs.similar)
+        kernel_map = self.steps[0].grow(pairs.X, rows)
+        self.steps = (kernel_map,)
+        if kernel_map.dimension > len(self.M):
+            self._grow(kernel_map.dimension)
+        return Pairs._build(kernel_map.apply(pairs.X[rows]), places[::2], places[1::2], pairs.similar)
 
     def chunks(self, pairs: Pairs, n_steps: int, rule: MarginRule, stop_every: int | None) -> Iterator[PairChunk]:
         n = len(pairs)
@@ -282,27 +283,17 @@ class MarginState(PairState):
     def metric(self, **about: Any) -> MahalanobisMetric:
         """Return the nearest model with M ⪰ 0 and b ≥ 1 as a metric."""
         M, b = self.constrained()
-        return MahalanobisMetric(M, b, kernel_map=self.kernel_map, **about)
+        return MahalanobisMetric(M, b, steps=self.steps, **about)
 
     def raw_metric(self) -> MahalanobisMetric:
         """Return the model as it is; M may be indefinite and b below 1."""
-        return MahalanobisMetric(symmetric(self.M.copy()), self.b, kernel_map=self.kernel_map)
-
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        header, arrays = super().get_state()
-        if self.kernel_map is not None:
-            header["kernel"], kernel_arrays = self.kernel_map.to_arrays()
-            arrays |= prefixed("kernel", kernel_arrays)
-        return header, arrays
+        return MahalanobisMetric(symmetric(self.M.copy()), self.b, steps=self.steps)
 
     def set_state(self, header: dict[str, object], arrays: Arrays) -> None:
-        if self.kernel_map is not None:
-            loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), without_prefix("kernel", arrays))
-            if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
-                raise ModelFileError("its kernel is not the one that its parameters name")
-            self.kernel_map = loaded
-            self.M = np.zeros((loaded.dimension, loaded.dimension))
+        expected = [(step.kernel, step.n_features_in) for step in self.steps]
         super().set_state(header, arrays)
+        if [(step.kernel, step.n_features_in) for step in self.steps] != expected:
+            raise ModelFileError("its kernel is not the one that its parameters name")
 
     def _check(self) -> None:
         sigma = self.tuning[kernels.SIGMA]
@@ -371,10 +362,10 @@ class MarginState(PairState):
         return self.R
 
 
-def first_state(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | None) -> MarginState:
+def first_state(d: int, psd: int, kernel: Kernel | None, kernel_params: dict[str, Any] | None) -> MarginState:
     """Return M = 0 and b = 0 for points of d features, or for the span of a kernel, which is empty at first."""
     if kernel is not None:
-        return MarginState(np.zeros((0, 0)), 0.0, psd, KernelMap(kernel, kernel_params), d)
+        return MarginState(np.zeros((0, 0)), 0.0, psd, KernelMap(kernel, check_kernel(kernel, kernel_params), d))
     check_memory(d, psd)
     return MarginState(np.zeros((d, d)), 0.0, psd)
 

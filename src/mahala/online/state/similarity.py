@@ -26,7 +26,7 @@ from mahala.support.arrays import (
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
 from mahala.support.signals import uninterrupted
-from mahala.support.states import Array, Fields, Flag, Group, Integer, Number, Stateful
+from mahala.support.states import Array, Entry, Fields, Group, Integer, Number, Stateful
 from mahala.support.validation import is_sparse
 
 # Entries of M read or written between two looks for Ctrl-C: about a second.
@@ -119,7 +119,7 @@ class SimilarityState(Stateful, ABC):
     FIELDS: ClassVar[Fields] = (
         Integer("clock"),
         Group("initial", Number("initial_entry"), Number("initial_sum")),
-        Group("penalty", Number("theta", least=0.0), Flag("exempt_diagonal"), Number("delta", least=0.0)),
+        Group("penalty", Number("theta", least=0.0), Entry("exempt_diagonal"), Number("delta", least=0.0)),
         # What is left of variances that began as 1.
         Array("left", least=0.0, most=1.0),
         Array("right", least=0.0, most=1.0),
