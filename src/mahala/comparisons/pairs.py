@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.engine.neighbors import class_neighbors
-from mahala.support.arrays import Array, BoolArray, IndexArray, Rows, RowsLike, SignArray, StoredRows
+from mahala.support.arrays import Array, BoolArray, IndexArray, Places, Rows, RowsLike, SignArray, StoredRows
 from mahala.support.display import as_table, paragraph
 from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value
@@ -117,7 +117,7 @@ class Comparisons:
         columns = (None if column is None else column[key] for column in self._columns())
         return self._build(self.X, *columns, names=self.feature_names, items=self.items)
 
-    def rows_of(self, role: str, key: Any) -> Any:
+    def rows_of(self, role: str, key: Places | int) -> Any:
         """Return the rows of X, or of the items for all roles but the first, that have a role in some comparisons."""
         X = self.X if self.items is None or role == self._names[0] else self.items
         return X[getattr(self, role)[key]]

@@ -47,7 +47,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
 def compare(
     X: RowsLike | Comparisons,
     y: ArrayLike | None = None,
-    learners: Mapping[str, Any] | Iterable[str] | None = None,
+    learners: Mapping[str, object] | Iterable[str] | None = None,
     *,
     folds: int = 5,
     repeats: Literal["auto"] | int = "auto",

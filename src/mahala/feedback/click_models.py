@@ -13,7 +13,7 @@ from mahala.feedback.arrays import BoolArray, FloatArray
 class Clicks(Protocol):
     """What clicks on items: a `ClickModel`, or any object with this method."""
 
-    def click(self, grades: ArrayLike, rng: np.random.Generator, best: float = 1.0) -> BoolArray:
+    def click(self, grades: "ArrayLike", rng: np.random.Generator, best: float = 1.0) -> BoolArray:
         """Return whether each item is clicked, given the grades of the items from the top of the page down."""
 
 
@@ -51,7 +51,7 @@ class ClickModel:
             object.__setattr__(self, name, values)
         check_value(self.eta, "eta", NonNegative)
 
-    def click(self, grades: ArrayLike, rng: np.random.Generator, best: float = 1.0) -> BoolArray:
+    def click(self, grades: "ArrayLike", rng: np.random.Generator, best: float = 1.0) -> BoolArray:
         """Return whether each item is clicked; `best` is the grade from which items count as fully relevant."""
         shares = _shares(grades, best)
         chances = _interpolated(shares, self.attraction) * np.arange(1.0, len(shares) + 1.0) ** -self.eta
@@ -65,7 +65,7 @@ class ClickModel:
 class Adversary:
     """A person who always clicks on the worst item shown and on nothing else; of equally bad ones on the last."""
 
-    def click(self, grades: ArrayLike, rng: np.random.Generator, best: float = 1.0) -> BoolArray:
+    def click(self, grades: "ArrayLike", rng: np.random.Generator, best: float = 1.0) -> BoolArray:
         """Return whether each item is clicked, given the grades of the items from the top of the page down."""
         shares = _shares(grades, best)
         clicked = np.zeros(len(shares), dtype=bool)
@@ -101,7 +101,7 @@ def click_model(name: str) -> Clicks:
     return _MODELS[name]
 
 
-def _shares(grades: ArrayLike, best: float) -> FloatArray:
+def _shares(grades: "ArrayLike", best: float) -> FloatArray:
     """Grades as shares of the best one."""
     check_value(best, "best", Positive)
     array = as_floats(grades, "grades")

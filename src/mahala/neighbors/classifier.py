@@ -84,7 +84,7 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
     [0, 0, 0]
     """
 
-    def _learn_target(self, y: ArrayLike, n_rows: int, numbers: IndexArray) -> tuple[IndexArray, int]:
+    def _learn_target(self, y: "ArrayLike", n_rows: int, numbers: IndexArray) -> tuple[IndexArray, int]:
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         labels = check_labels(y, n_rows)[numbers]
         codes = class_codes(labels, len(labels))
@@ -94,7 +94,7 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
         self.classes_ = np.unique(labels).astype(dtype if getattr(dtype, "kind", "") == "U" else labels.dtype)
         return codes, len(self.classes_)
 
-    def _known_target(self, y: ArrayLike, n_rows: int) -> IndexArray:
+    def _known_target(self, y: "ArrayLike", n_rows: int) -> IndexArray:
         labels = check_labels(y, n_rows)
         known = {label: code for code, label in enumerate(self.classes_.tolist())}
         unknown = [label for label in labels.tolist() if label not in known]
@@ -102,18 +102,18 @@ class NeighborClassifier(ClassifierMixin, NeighborModel):
             raise ValueError(f"y must hold classes that fit has seen, got {unknown[0]!r}; call fit with all rows")
         return np.array([known[label] for label in labels.tolist()], dtype=np.intp)
 
-    def predict_proba(self, X: RowsLike) -> FloatArray:
+    def predict_proba(self, X: "RowsLike") -> FloatArray:
         """Return the probability of each class of `classes_` for each row."""
         return self._predicted(X)
 
-    def predict(self, X: RowsLike) -> Array:
+    def predict(self, X: "RowsLike") -> Array:
         """Return the most probable class of each row."""
         codes = self._predicted(X).argmax(axis=1)
         if is_chunked(codes):
             return codes.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)  # type: ignore[no-any-return]
         return np.asarray(self.classes_[codes])
 
-    def predict_set(self, X: RowsLike, level: float = 0.9) -> BoolArray:
+    def predict_set(self, X: "RowsLike", level: float = 0.9) -> BoolArray:
         """Return for each row which classes of `classes_` its prediction set holds, at least one.
 
         Sets are cross-conformal: for rows like those of `fit` they hold the true class with a probability of about

@@ -53,14 +53,14 @@ class Inspection(ABC):
         """Return what was learned; raise NotFittedError before the first fit."""
 
     @abstractmethod
-    def _table(self, X: RowsLike, *, reset: bool) -> Any:
+    def _table(self, X: "RowsLike", *, reset: bool) -> Any:
         """Return checked rows."""
 
     @abstractmethod
     def _called(self, numbers: IndexArray) -> Array:
         """Return the names of training rows, or their numbers if they have none."""
 
-    def neighbors(self, X: RowsLike, k: int = 5) -> tuple[Array, FloatArray]:
+    def neighbors(self, X: "RowsLike", k: int = 5) -> tuple[Array, FloatArray]:
         """Return the training rows with the largest shares of the votes for each row, and these shares.
 
         Parameters
@@ -80,7 +80,7 @@ class Inspection(ABC):
         places, shares = leading_votes(Z, voters.Z, min(int(k), len(voters.Z)), voters.weights)
         return self._called(model.rows.numbers[voters.places[places]]), shares.astype(np.float64)
 
-    def explain(self, x: RowsLike, k: int = 5) -> Reasons:
+    def explain(self, x: "RowsLike", k: int = 5) -> Reasons:
         """Return why the prediction for one row is what it is; print it, show it in a notebook, or call its `plot`.
 
         Parameters
@@ -94,7 +94,7 @@ class Inspection(ABC):
             raise ValueError(f"x must be one row, got {X.shape[0]}: use explain_each")
         return next(self.explain_each(X, k))
 
-    def explain_each(self, X: RowsLike, k: int = 5, rows: Iterable[int] | None = None) -> Iterator[Reasons]:
+    def explain_each(self, X: "RowsLike", k: int = 5, rows: Iterable[int] | None = None) -> Iterator[Reasons]:
         """Return an iterator of what `explain` says of each row.
 
         Parameters
@@ -117,7 +117,7 @@ class Inspection(ABC):
 
         return map(reasons, range(len(points.plain)) if rows is None else rows)
 
-    def strangeness(self, X: RowsLike) -> FloatArray:
+    def strangeness(self, X: "RowsLike") -> FloatArray:
         """Return for each row the share of training rows that are less unlike the others, from 0 to 1.
 
         Of rows like those of `fit`, one in twenty has a value above 0.95; a row unlike anything seen is near 1. The

@@ -63,12 +63,12 @@ class NeighborModel(Inspection, SavedEstimator):
     random_state: Seed = 0
 
     @abstractmethod
-    def _learn_target(self, y: ArrayLike, n_rows: int, numbers: IndexArray) -> tuple[Array, int]:
+    def _learn_target(self, y: "ArrayLike", n_rows: int, numbers: IndexArray) -> tuple[Array, int]:
         """Return class codes of rows and the number of classes, or standardised numbers and 0; learn the values."""
 
     @one_at_a_time
     def fit(
-        self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+        self, X: "RowsLike", y: "ArrayLike", sample_weight: "ArrayLike | None" = None, groups: "ArrayLike | None" = None
     ) -> Self:
         """Learn from a table.
 
@@ -90,7 +90,7 @@ class NeighborModel(Inspection, SavedEstimator):
             raise interrupt
         return self
 
-    def _fit_drawn(self, X: RowsLike, *by_row: ArrayLike | None) -> Self:
+    def _fit_drawn(self, X: "RowsLike", *by_row: "ArrayLike | None") -> Self:
         """Fit to rows that are drawn from those of Dask, if they are many; their numbers are those in X."""
         drawn = drawn_rows(X, by_row, MOST_LEARNED)
         self.fit(drawn.X, *drawn.by_row)
@@ -101,7 +101,7 @@ class NeighborModel(Inspection, SavedEstimator):
         return self
 
     def _fit(
-        self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
+        self, X: "RowsLike", y: "ArrayLike", sample_weight: "ArrayLike | None", groups: "ArrayLike | None"
     ) -> BaseException | None:
         """Fit; return the Ctrl-C that ended it early, if any."""
         table = self._table(X, reset=True)
@@ -178,7 +178,11 @@ class NeighborModel(Inspection, SavedEstimator):
 
     @one_at_a_time
     def add(
-        self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None = None, names: Iterable[RowName] | None = None
+        self,
+        X: "RowsLike",
+        y: "ArrayLike",
+        sample_weight: "ArrayLike | None" = None,
+        names: Iterable[RowName] | None = None,
     ) -> Self:
         """Let more rows vote, from the next call on; the metric, the line and the trees learn from them in `refit`.
 
@@ -264,7 +268,7 @@ class NeighborModel(Inspection, SavedEstimator):
         metric = _metric_of(self.metric)
         return metric if isinstance(metric, MahalanobisMetric) else None
 
-    def _table(self, X: RowsLike, *, reset: bool) -> Any:
+    def _table(self, X: "RowsLike", *, reset: bool) -> Any:
         """Return a data frame, array or CSR matrix that was checked; learn its columns, or compare them."""
         takes_frames = not reset and self._fitted_model().encoder.table is not None
         if takes_frames or is_frame(X):
@@ -283,7 +287,7 @@ class NeighborModel(Inspection, SavedEstimator):
         self._check_fitted()
         return self._model  # type: ignore[no-any-return]
 
-    def _predicted(self, X: RowsLike) -> FloatArray:
+    def _predicted(self, X: "RowsLike") -> FloatArray:
         """Return the probabilities of classes, or the standardised numbers in a column; of Dask not computed yet."""
         model = self._fitted_model()
         if is_chunked(X):
@@ -316,14 +320,14 @@ class NeighborModel(Inspection, SavedEstimator):
         return tags
 
     @abstractmethod
-    def _known_target(self, y: ArrayLike, n_rows: int) -> Array:
+    def _known_target(self, y: "ArrayLike", n_rows: int) -> Array:
         """Return labels in the form of those of `fit`; raise ValueError for others."""
 
     def _forget_cached(self) -> None:
         for name in ("metric_", "_calibration"):
             vars(self).pop(name, None)
 
-    def _prepared(self, X: RowsLike, level: float) -> Points:
+    def _prepared(self, X: "RowsLike", level: float) -> Points:
         """Return rows of which sets or intervals of a level are asked."""
         self._check_fitted()
         check_value(level, "level", Fraction)

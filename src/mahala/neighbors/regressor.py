@@ -56,17 +56,17 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
     (3, 2)
     """
 
-    def _learn_target(self, y: ArrayLike, n_rows: int, numbers: IndexArray) -> tuple[FloatArray, int]:
+    def _learn_target(self, y: "ArrayLike", n_rows: int, numbers: IndexArray) -> tuple[FloatArray, int]:
         y = self._numbers(y, n_rows)[numbers]
         in_order = np.sort(y)  # so that sums do not depend on the order of rows
         self._center = float(in_order.mean())
         self._unit = float(in_order.std()) or 1.0
         return (y - self._center) / self._unit, 0
 
-    def _known_target(self, y: ArrayLike, n_rows: int) -> FloatArray:
+    def _known_target(self, y: "ArrayLike", n_rows: int) -> FloatArray:
         return (self._numbers(y, n_rows) - self._center) / self._unit
 
-    def _numbers(self, y: ArrayLike, n_rows: int) -> FloatArray:
+    def _numbers(self, y: "ArrayLike", n_rows: int) -> FloatArray:
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         try:
             numbers = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
@@ -78,11 +78,11 @@ class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
             raise ValueError(f"y must be 1-D with a number for each of the {n_rows} rows, got shape {numbers.shape}")
         return numbers
 
-    def predict(self, X: RowsLike) -> FloatArray:
+    def predict(self, X: "RowsLike") -> FloatArray:
         """Return the predicted number of each row."""
         return self._in_units(self._predicted(X)[:, 0])
 
-    def predict_interval(self, X: RowsLike, level: float = 0.9) -> FloatArray:
+    def predict_interval(self, X: "RowsLike", level: float = 0.9) -> FloatArray:
         """Return the lower and the upper end of an interval for each row.
 
         Intervals are those of CV+: for rows like those of `fit` they hold the true number with a probability of about

@@ -13,6 +13,7 @@ from mahala.online.lego import LEGO
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
+from mahala.saved_estimator import SavedEstimator
 from mahala.stream.checkpoint import open_checkpoint
 from mahala.stream.input import LONGEST, LongLine, Position, Progress, skip_read
 from mahala.support.arrays import RowsLike
@@ -82,9 +83,9 @@ class Stream:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        learner: Any = None,
+        learner: SavedEstimator | None = None,
         *,
-        items: RowsLike | None = None,
+        items: "RowsLike | None" = None,
         n_features: int | None = None,
         new_input: bool = False,
         max_line: int = LONGEST,
