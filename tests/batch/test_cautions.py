@@ -66,6 +66,7 @@ def test_one_direction_with_more_errors_is_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PCA(n_components=1).fit(X, y)  # which was asked for
+        NCA(n_components=2, max_iter=2).fit(X, y)
         MMC(max_iter=50).fit(X[:, :10], y)
 
 

@@ -111,6 +111,7 @@ def test_more_features_than_rows_change_nothing_outside_of_the_rows():
     assert other.objective_ == pytest.approx(narrow.objective_, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:LogisticMetric learned nothing")  # with the largest penalty
 def test_a_prior_is_the_space_in_which_it_learns():
     answers, prior = people(), MahalanobisMetric(np.diag([4.0, 1.0, 0.25, 1.0]))
     learner = LogisticMetric(prior, lam=0.01).fit(answers)

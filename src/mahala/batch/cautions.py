@@ -32,7 +32,8 @@ def caution(learner: Any, data: Any, run: Run) -> str | None:
         other = "use another learner" if start is None else f"give another {start}"
         advice = f"divide the features by their standard deviations, or {other}"
         return f"learned nothing: the metric is the one at the start, which no step improved; {advice}"
-    if is_chunked(data.X) or learner._learns_numbers or getattr(learner, "n_components", None) == 1:
+    asked_for_few = (getattr(learner, "n_components", None) or FEW_DIRECTIONS + 1) <= FEW_DIRECTIONS
+    if is_chunked(data.X) or learner._learns_numbers or asked_for_few:
         return None
     if data.X.shape[1] <= MOST_FEATURES or effective_directions(model, data.X) > FEW_DIRECTIONS:
         return None

@@ -109,6 +109,7 @@ def test_the_leading_direction_of_edges(most_formed, monkeypatch):
     assert abs(found @ expected) == pytest.approx(1.0, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.* found a metric mostly along one direction")  # after so few iterations
 @pytest.mark.usefixtures("never_gathered")
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: repr(learner)[:30])
 def test_a_learner_learns_the_same_from_rows_of_dask(learner):
