@@ -73,7 +73,7 @@ def teach(
 
         mahala teach items.npy --names names.txt --model taught.safetensors --metric metric.safetensors
 
-        mahala teach cars.csv --ids name --drop price --model taught.safetensors --metric metric.safetensors
+        mahala teach customers.csv --ids id --drop churned --model taught.safetensors --metric metric.safetensors
     """
     inputs = [Path(items), names]
     options.check_output(model, option="--model", inputs=inputs, force=force)
