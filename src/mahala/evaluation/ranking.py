@@ -129,7 +129,7 @@ def _retrieval(
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError("metric must be a Mahalanobis metric if rows are in chunks, because only their images travel")
     Z = metric.transform(X)
-    items = Z if exclude_self else metric.transform(X_items)
+    items = Z if X_items is None else metric.transform(X_items)
     images = [part for _, part in parts(items, keep=True)]
     shares = for_each(_retrieval_of_part, parts(Z), images, codes, item_codes, n_top, exclude_self)
     return np.concatenate([average for average, _ in shares]), np.sum([hits for _, hits in shares], axis=0)

@@ -17,7 +17,7 @@ from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray, row_blocks
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, Rows, RowsLike, SignArray, row_blocks
 from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.parameters import WholeNumber, check_value, is_count
@@ -122,17 +122,17 @@ class Metric(ABC):
         check_value(k, "k", WholeNumber)
         return self if k >= self.n_components else self._leading(k)
 
-    def similarity(self, x: Any, x2: Any) -> Any:
+    def similarity(self, x: RowsLike, x2: RowsLike) -> Any:
         """Return `xᵀ M x2` of two points (a float), or row by row (an array); either may be a single point."""
-        x, x2 = self._pair(x, x2)
-        result = similarities(x, self.matrix, x2)
-        return float(result) if x.ndim == x2.ndim == 1 else result
+        a, b = self._pair(x, x2)
+        result = similarities(a, self.matrix, b)
+        return float(result) if a.ndim == b.ndim == 1 else result
 
     @abstractmethod
-    def pairwise(self, X: Any, Y: Any = None) -> FloatArray:
+    def pairwise(self, X: RowsLike, Y: RowsLike | None = None) -> FloatArray:
         """Return the distance (bilinear metric: similarity) of every row of X and every row of Y (None: X)."""
 
-    def embed(self, X: Any, side: Literal["query", "item"] = "query") -> Any:
+    def embed(self, X: RowsLike, side: Literal["query", "item"] = "query") -> Any:
         """Return points such that the inner product of a query and an item is their similarity.
 
         Under a bilinear metric items are returned unchanged, so that an index over them serves every metric. Sparse
@@ -142,7 +142,7 @@ class Metric(ABC):
             raise ValueError(f"side must be 'query' or 'item', got {side!r}")
         return self._embed(X, item=side == "item")
 
-    def rank(self, query: Any, items: Any, k: int | None = None) -> IndexArray:
+    def rank(self, query: RowsLike, items: RowsLike, k: int | None = None) -> IndexArray:
         """Return the row numbers of `items` from the most similar (or nearest) to the least, the first k if k is given.
 
         The result is 1-D for one query, and has a row for each of several queries. Ties keep the order of the items.
@@ -164,7 +164,7 @@ class Metric(ABC):
             result[block] = leading(scores, result.shape[1])
         return result[0] if single else result
 
-    def _rank_parts(self, rows: Any, items: Any, k: int | None) -> IndexArray:
+    def _rank_parts(self, rows: Rows, items: Any, k: int | None) -> IndexArray:
         self._check_width(items, "items", item=True)
         if not (is_count(k) and k is not None and k <= len(items)):
             raise ValueError(f"k must be from 1 to {len(items)}, the number of items, if they are in chunks, got {k!r}")
@@ -173,20 +173,20 @@ class Metric(ABC):
         order = np.lexsort((numbers, -scores), axis=-1)[:, : int(k)]
         return np.take_along_axis(numbers, order, axis=1)
 
-    def _best_of_part(self, rows: Any, k: int, items: Any, first: int) -> tuple[IndexArray, FloatArray]:
+    def _best_of_part(self, rows: Rows, k: int, items: Rows, first: int) -> tuple[IndexArray, FloatArray]:
         """Return the numbers of the k best of some items, the first of which has the number given, and their scores."""
         numbers = self.rank(rows, items, min(k, len(items)))
         return numbers + first, np.stack([self._scores(x, items[best]) for x, best in zip(rows, numbers, strict=True)])
 
-    def _warn_of_far_rows(self, rows: Any) -> None:  # noqa: B027  (a similarity has no center)
+    def _warn_of_far_rows(self, rows: Rows) -> None:  # noqa: B027  (a similarity has no center)
         """Warn of rows that are far outside of those learned from, if that is known."""
 
     @abstractmethod
-    def _scores(self, x: Any, items: Any) -> FloatArray:
+    def _scores(self, x: Rows, items: Rows) -> FloatArray:
         """The similarities, or negative squared distances, of a query and items."""
 
     @abstractmethod
-    def explain(self, x: Any, x2: Any) -> Explanation:
+    def explain(self, x: RowsLike, x2: RowsLike) -> Explanation:
         """Return the contributions to the squared distance (bilinear metric: the similarity) of two points."""
 
     @abstractmethod
@@ -248,7 +248,7 @@ class Metric(ABC):
         heaviest = np.argsort(-np.abs(weights), kind="stable")[:_MOST_WEIGHTS]
         return text + as_table(["feature", "weight"], [[self.feature_names[j], f"{weights[j]:.4g}"] for j in heaviest])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # A copied or unpickled metric is built anew, so that its arrays are read-only too.
         return partial(type(self), **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
@@ -270,9 +270,9 @@ class Metric(ABC):
         return replace(self, matrix=(left[:, :k] * values[:k]) @ right[:, :k].T)
 
     @abstractmethod
-    def _embed(self, X: Any, item: bool) -> Any: ...
+    def _embed(self, X: RowsLike, item: bool) -> Any: ...
 
-    def _in_blocks(self, comparisons: Comparisons, values: Callable[[Any, slice | int], Any]) -> FloatArray:
+    def _in_blocks(self, comparisons: Comparisons, values: Callable[[Any, slice | int], FloatArray]) -> FloatArray:
         """Return the values of a block of comparisons, or of one of them, for all blocks."""
         X, items = comparisons.X, comparisons.X if comparisons.items is None else comparisons.items
         self._check_width(X, "X")
@@ -284,12 +284,12 @@ class Metric(ABC):
             result[block] = values(comparisons, block)
         return result
 
-    def _check_width(self, X: Any, name: str, item: bool = False) -> None:
+    def _check_width(self, X: Rows, name: str, item: bool = False) -> None:
         expected = self.n_item_features if item else self.n_features_in
         if X.shape[1] != expected:
             raise ValueError(f"{name} has {X.shape[1]} features, but this metric compares points of {expected}")
 
-    def _prepared(self, X: Any) -> Any:
+    def _prepared(self, X: Rows) -> Any:
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
 
@@ -304,13 +304,13 @@ class Metric(ABC):
             return X
         return self.preprocessor.transform(X)
 
-    def _rows(self, X: Any, name: str, item: bool = False) -> Any:
+    def _rows(self, X: RowsLike, name: str, item: bool = False) -> Any:
         """Rows as they are given, checked and prepared."""
-        X = check_rows(self._features(X), name)
-        self._check_width(X, name, item)
-        return self._prepared(X)
+        rows = check_rows(self._features(X), name)
+        self._check_width(rows, name, item)
+        return self._prepared(rows)
 
-    def _items(self, items: Any, name: str, rows: Any) -> Any:
+    def _items(self, items: RowsLike | None, name: str, rows: Rows) -> Any:
         """Rows of items to compare with rows of queries, by default the queries themselves."""
         if items is not None:
             return self._rows(items, name, item=True)
@@ -326,7 +326,7 @@ class Metric(ABC):
             points = points[np.newaxis] if isinstance(points, np.ndarray) else [points]
         return self._rows(points, name, item), single
 
-    def _pair(self, x: Any, x2: Any) -> tuple[Any, Any]:
+    def _pair(self, x: RowsLike, x2: RowsLike) -> tuple[Any, Any]:
         """Points, or rows of points, to compare one by one; each is 1-D or 2-D as it is given."""
         if self.preprocessor is None and is_vector(x, self.n_features_in) and is_vector(x2, self.n_item_features):
             return self._prepared(x), self._prepared(x2)
@@ -349,7 +349,9 @@ class Metric(ABC):
         return tuple(self.feature_names or (f"x{i}" for i in range(self.n_features_in)))
 
 
-def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iterator[tuple[slice, FloatArray]]:
+def scores_in_blocks(
+    metric: Metric | None, X: RowsLike, X_items: RowsLike | None = None
+) -> Iterator[tuple[slice, FloatArray]]:
     """Yield the scores of X (queries) × X_items (None: X) in blocks of rows of X; more similar items score higher.
 
     Under a bilinear metric the scores are the similarities. Under a Mahalanobis metric, or None for the Euclidean

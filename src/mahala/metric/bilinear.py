@@ -11,7 +11,7 @@ from mahala.metric import matrices
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition
-from mahala.support.arrays import FloatArray, row_blocks
+from mahala.support.arrays import FloatArray, Rows, RowsLike, row_blocks
 from mahala.support.lazily import sp
 from mahala.support.states import Fields
 from mahala.support.validation import is_sparse
@@ -57,7 +57,7 @@ class BilinearMetric(Metric):
         """The number of features of an item."""
         return int(self.matrix.shape[1])
 
-    def pairwise(self, X: Any, Y: Any = None) -> FloatArray:
+    def pairwise(self, X: RowsLike, Y: RowsLike | None = None) -> FloatArray:
         """Return the similarity of every row of X (queries) and every row of Y (items; None: X)."""
         rows = self._rows(X, "X")
         items = self._items(Y, "Y", rows)
@@ -66,7 +66,7 @@ class BilinearMetric(Metric):
             result[block] = scores
         return result
 
-    def explain(self, x: Any, x2: Any) -> Explanation:
+    def explain(self, x: RowsLike, x2: RowsLike) -> Explanation:
         """Return the contributions to the similarity of a query and an item."""
         x, x2 = self._single_pair(x, x2)
         total = float(matrices.similarities(x, self.matrix, x2))
@@ -84,7 +84,7 @@ class BilinearMetric(Metric):
             raise TypeError(f"comparisons must be Triplets, got {type(comparisons).__name__}; {advice}")
         return self._in_blocks(comparisons, self._margins)
 
-    def _scores(self, x: Any, items: Any) -> FloatArray:
+    def _scores(self, x: Rows, items: Rows) -> FloatArray:
         return self.similarity(x, items)  # type: ignore[no-any-return]
 
     def _details(self) -> list[str]:
@@ -97,7 +97,7 @@ class BilinearMetric(Metric):
             raise ValueError(f"the spectrum, n_components and truncate need a dense matrix, but it is sparse: {advice}")
         return matrices.decompose(self.matrix, symmetric=False)
 
-    def _embed(self, X: Any, item: bool) -> Any:
+    def _embed(self, X: RowsLike, item: bool) -> Any:
         rows, matrix = self._rows(X, "X", item), self.matrix
         if item:
             return rows

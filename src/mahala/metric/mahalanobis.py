@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mahala.comparisons import Comparisons, Pairs
 from mahala.engine.inputs import apply_to_rows
@@ -19,7 +20,7 @@ from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in
 from mahala.metric.plots import column_weights, leading_plane, plot_map
 from mahala.metric.steps import Scales, Step
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import FloatArray, read_only
+from mahala.support.arrays import FloatArray, Rows, RowsLike, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.plots import draw_bars
 from mahala.support.states import Array, Fields, Number, Objects
@@ -137,12 +138,13 @@ class MahalanobisMetric(Metric):
         """Return the metric of rows to which some steps are applied first."""
         return replace(self, steps=(*steps, *self.steps))
 
-    def learned_from(self, X: Any) -> Self:
+    def learned_from(self, X: RowsLike) -> Self:
         """Return the metric with `center` and `radius` of the rows that it was learned from; sparse rows have none."""
         if is_sparse(X) or is_chunked(X) or not self._only_scales or not self.is_psd:
             return self
-        center = np.asarray(X, dtype=np.float64).mean(axis=0)
-        mapped = replace(self, center=None).transform(np.vstack([X, center]))
+        rows = np.asarray(X, dtype=np.float64)
+        center = rows.mean(axis=0)
+        mapped = replace(self, center=None).transform(np.vstack([rows, center]))
         distances = np.sqrt(np.square(mapped[:-1] - mapped[-1]).sum(axis=1))
         return replace(self, center=center, radius=float(distances.max()))
 
@@ -168,17 +170,17 @@ class MahalanobisMetric(Metric):
         self._require_psd("components")
         return self._roots[0]
 
-    def distance(self, x: Any, x2: Any, *, squared: bool = False) -> Any:
+    def distance(self, x: RowsLike, x2: RowsLike, *, squared: bool = False) -> Any:
         """Return the distance of two points (a float), or row by row (an array); either may be a single point."""
         if not squared:
             self._require_psd("distance (unless squared)")
-        x, x2 = self._pair(x, x2)
-        result = self._squared(x, x2)
+        a, b = self._pair(x, x2)
+        result = self._squared(a, b)
         if not squared:
             result = np.sqrt(result)
-        return float(result) if x.ndim == x2.ndim == 1 else result
+        return float(result) if a.ndim == b.ndim == 1 else result
 
-    def pairwise(self, X: Any, Y: Any = None, *, squared: bool = False) -> FloatArray:
+    def pairwise(self, X: RowsLike, Y: RowsLike | None = None, *, squared: bool = False) -> FloatArray:
         """Return the distance of every row of X and every row of Y (None: X)."""
         rows = self._rows(X, "X")
         others = self._items(Y, "Y", rows)
@@ -190,7 +192,7 @@ class MahalanobisMetric(Metric):
             result -= _cross_distances(rows @ negative.T, others @ negative.T, squared)
         return result
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: RowsLike) -> FloatArray:
         """Map points to `n_components` dimensions in which this metric is the Euclidean distance.
 
         Rows of float32 stay float32, but are computed in float64. Rows of Dask give an array that is not computed yet.
@@ -233,7 +235,7 @@ class MahalanobisMetric(Metric):
         self._require_psd("truncate")
         return super().truncate(k)
 
-    def explain(self, x: Any, x2: Any) -> Explanation:
+    def explain(self, x: RowsLike, x2: RowsLike) -> Explanation:
         """Return the contributions to the squared distance of two points."""
         x, x2 = self._single_pair(x, x2)
         vectors, values, _ = self._decomposition
@@ -244,13 +246,13 @@ class MahalanobisMetric(Metric):
             return Explanation(total, None, directions, None)
         return Explanation(total, v * (self.matrix @ v), directions, self._names())
 
-    def map_2d(self, X: Any) -> FloatArray:
+    def map_2d(self, X: RowsLike) -> FloatArray:
         """Return the rows of X in two dimensions: the directions of their largest variance under this metric."""
         return leading_plane(self.transform(X))
 
     def plot_map(
         self,
-        X: Any,
+        X: RowsLike,
         y: object = None,
         ax: "Axes | Sequence[Axes] | None" = None,
         *,
@@ -274,7 +276,7 @@ class MahalanobisMetric(Metric):
         """
         return plot_map(self, X, y, ax, names)
 
-    def column_weights(self, X: Any = None) -> dict[str, float]:
+    def column_weights(self, X: RowsLike | None = None) -> dict[str, float]:
         """Return the share of each column in the mean squared distance of two rows of X.
 
         The term of two columns is divided between them. So shares sum to 1, and one may be negative. Without X every
@@ -291,7 +293,7 @@ class MahalanobisMetric(Metric):
         self._require_psd("column_weights")
         return column_weights(self, X)
 
-    def plot_weights(self, X: Any = None, ax: "Axes | None" = None) -> "Axes":
+    def plot_weights(self, X: RowsLike | None = None, ax: "Axes | None" = None) -> "Axes":
         """Draw the largest `column_weights`; return Matplotlib's axes."""
         what = "weights, every feature in its own unit" if X is None else "mean squared distance"
         texts = {"title": "What distances consist of", "xlabel": f"share of the {what}"}
@@ -307,7 +309,13 @@ class MahalanobisMetric(Metric):
         return result if squared else np.sqrt(result)
 
     def calibrate_threshold(
-        self, pairs: Pairs, y: Any = None, *, strategy: Strategy = "accuracy", beta: float = 1.0, min_rate: float = 0.5
+        self,
+        pairs: Pairs,
+        y: ArrayLike | None = None,
+        *,
+        strategy: Strategy = "accuracy",
+        beta: float = 1.0,
+        min_rate: float = 0.5,
     ) -> Self:
         """Return the metric with the threshold that is best for labelled pairs; use pairs it was not learned from.
 
@@ -349,7 +357,7 @@ class MahalanobisMetric(Metric):
             raise TypeError(f"comparisons must be {kinds}, got {type(comparisons).__name__}")
         return self._in_blocks(comparisons, self._margins)
 
-    def _scores(self, x: Any, items: Any) -> FloatArray:
+    def _scores(self, x: Rows, items: Rows) -> FloatArray:
         return -self.distance(x, items, squared=True)  # type: ignore[no-any-return]
 
     def _details(self) -> list[str]:
@@ -387,7 +395,7 @@ class MahalanobisMetric(Metric):
         P, N = ((vectors[:, chosen] * np.sqrt(np.abs(values[chosen]))).T for chosen in (positive, negative))
         return read_only(P), read_only(N)
 
-    def _squared(self, x: Any, x2: Any) -> FloatArray:
+    def _squared(self, x: Rows, x2: Rows) -> FloatArray:
         if self._is_costly(x) and not is_sparse(x) and not is_sparse(x2):
             v = x - x2
             return np.asarray(((v @ self.matrix) * v).sum(axis=-1))
@@ -395,26 +403,26 @@ class MahalanobisMetric(Metric):
         result: FloatArray = squared_lengths(x, x2, positive)
         return result - squared_lengths(x, x2, negative) if len(negative) else result
 
-    def _is_costly(self, x: Any) -> bool:
+    def _is_costly(self, x: Rows) -> bool:
         """Whether eigenvalues, which are not known yet, would take longer than a product of these points with M."""
         n = 1 if x.ndim == 1 else x.shape[0]
         many = len(self.matrix) > _MANY_FEATURES and n < len(self.matrix)
         return many and "_decomposition" not in vars(self) and not self._is_diagonal
 
-    def _embed(self, X: Any, item: bool) -> FloatArray:
+    def _embed(self, X: RowsLike, item: bool) -> FloatArray:
         return self.transform(X)
 
-    def _squared_of_pairs(self, pairs: Comparisons, block: slice | int) -> Any:
+    def _squared_of_pairs(self, pairs: Comparisons, block: slice | int) -> FloatArray:
         return self._squared(*self._compared(pairs, block))
 
-    def _margins(self, comparisons: Comparisons, block: slice | int) -> Any:
+    def _margins(self, comparisons: Comparisons, block: slice | int) -> FloatArray:
         if isinstance(comparisons, Pairs):
             return (self.threshold or 0.0) - self._squared_of_pairs(comparisons, block)
         rows = list(self._compared(comparisons, block))
         far = rows[::2] if len(rows) == 3 else rows[2:]  # an anchor is in both pairs
         return self._squared(*far) - self._squared(*rows[:2])
 
-    def _prepared(self, X: Any) -> Any:
+    def _prepared(self, X: Rows) -> Any:
         for step in self.steps:
             X = step.apply(X)
         return super()._prepared(X)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mahala.comparisons import Comparisons, Pairs
 from mahala.data.labels import is_continuous
 from mahala.support import plots
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RowsLike
 from mahala.support.validation import check_labels, is_sparse
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def row_differences(rows: Any) -> FloatArray:
     return np.asarray(rows - rows.mean(axis=0))
 
 
-def column_weights(metric: MahalanobisMetric, X: Any) -> dict[str, float]:
+def column_weights(metric: MahalanobisMetric, X: RowsLike | None) -> dict[str, float]:
     """Do the work of `MahalanobisMetric.column_weights`."""
     groups = {name: [j] for j, name in enumerate(metric._names())}
     groups = groups if metric.preprocessor is None else metric.preprocessor.feature_groups()
@@ -67,7 +67,7 @@ def column_weights(metric: MahalanobisMetric, X: Any) -> dict[str, float]:
 
 
 def plot_map(
-    metric: MahalanobisMetric, X: Any, y: object, ax: Axes | Sequence[Axes] | None, names: Sequence[object] | None
+    metric: MahalanobisMetric, X: RowsLike, y: object, ax: Axes | Sequence[Axes] | None, names: Sequence[object] | None
 ) -> Axes:
     """Draw rows under the plain and the learned distance, or, into one axes, under the learned one."""
     rows = metric._rows(X, "X")

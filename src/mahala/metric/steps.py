@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mahala.data.scaling import divided, unit_length
-from mahala.support.arrays import FloatArray, read_only
+from mahala.support.arrays import FloatArray, Rows, read_only
 from mahala.support.states import Array, Fields
 from mahala.support.validation import as_floats
 
@@ -19,7 +19,7 @@ class Step(ABC):
     FIELDS: ClassVar[Fields] = ()
 
     @abstractmethod
-    def apply(self, X: Any) -> Any:
+    def apply(self, X: Rows) -> Any:
         """Return what valid rows, or one dense point, are mapped to."""
 
     def width_before(self, width: int) -> int:
@@ -46,10 +46,10 @@ class Scales(Step):
             raise ValueError(f"scales must be a vector of positive and finite numbers, got {self.scales!r:.80}")
         object.__setattr__(self, "scales", scales)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.scales,)  # built anew, so that the scales of a copy are read-only too
 
-    def apply(self, X: Any) -> Any:
+    def apply(self, X: Rows) -> Any:
         """Return rows divided by the scales."""
         return divided(X, self.scales)
 
@@ -69,6 +69,6 @@ class UnitRows(Step):
 
     kind: ClassVar[str] = "unit_rows"
 
-    def apply(self, X: Any) -> Any:
+    def apply(self, X: Rows) -> Any:
         """Return rows of length 1; rows of zeros stay."""
         return unit_length(X)

@@ -191,7 +191,7 @@ def stacked_vectors(*vectors: Any) -> FloatArray | None:
     return rows if _is_valid(rows, 2) else None
 
 
-def is_vector(x: Any, n_features: int) -> bool:
+def is_vector(x: object, n_features: int) -> TypeGuard[FloatArray]:
     """Whether x is a valid vector of float64 of so many features; False means that it needs the full checks."""
     return _is_valid(x, 1) and len(x) == n_features and x.dtype is _FLOAT64
 
