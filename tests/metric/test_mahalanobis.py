@@ -535,11 +535,13 @@ def test_what_float32_cannot_hold_is_refused():
     np.testing.assert_allclose(metric.transform(X.astype(np.float64)), 1e40, rtol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"scales": [1.0, 2.0, 4.0]}, {"unit_rows": True}], ids=str)
-def test_two_vectors_are_compared_as_their_rows_are(options):
+@pytest.mark.parametrize(
+    "steps", [[], [Scales([1.0, 2.0, 4.0])], [UnitRows()], [KernelMap("linear").grow(np.eye(4, 3))]]
+)
+def test_two_vectors_are_compared_as_their_rows_are(steps):
     rng = np.random.default_rng(0)
     A = rng.normal(size=(3, 3))
-    metric, (x, x2) = MahalanobisMetric(A @ A.T, **options), rng.normal(size=(2, 3))
+    metric, (x, x2) = MahalanobisMetric(A @ A.T, steps=steps), rng.normal(size=(2, 3))
     expected = metric.distance(x[np.newaxis], x2[np.newaxis])[0]
     assert metric.distance(x, x2) == pytest.approx(expected, rel=1e-12)
     assert metric.distance(x.tolist(), x2.astype(np.float32)) == pytest.approx(expected, rel=1e-5)
