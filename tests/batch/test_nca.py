@@ -40,6 +40,16 @@ def test_no_other_minimiser_goes_lower_from_there(labelled):
     assert minimize(objective, nearby, method="CG", options={"maxiter": 30}).fun > learner.objective_ - 1e-3
 
 
+def test_a_sample_of_the_rows_is_learned_from(labelled):
+    X, y = labelled
+    learner = NCA(n_samples=30, max_iter=20, random_state=0).fit(X, y)
+    rows = np.sort(np.random.default_rng(learner._seed).choice(len(X), 30, replace=False))
+    alone = NCA(max_iter=20, random_state=0).fit(X[rows], y[rows])
+    np.testing.assert_allclose(learner.components_, alone.components_, rtol=1e-4, atol=1e-6)
+    whole = NCA(n_samples=len(X), random_state=0).fit(X, y).components_
+    np.testing.assert_array_equal(whole, NCA(random_state=0).fit(X, y).components_)
+
+
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
 def test_as_low_as_scikit_learns(load):
     X, y = load(return_X_y=True)

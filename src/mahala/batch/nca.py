@@ -2,6 +2,8 @@
 
 from dataclasses import KW_ONLY, dataclass
 
+import numpy as np
+
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Run
@@ -26,6 +28,8 @@ class NCA(IterationParams, BatchLearner):
     ----------
     n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
+    n_samples : int or None, default=None
+        Number of rows, drawn at random, that NCA learns from; None for all of them.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in that unit. "auto" is "identity" if L is square, else "lda" if there are more than m classes,
         else "pca". A metric is used unchanged.
@@ -72,19 +76,24 @@ class NCA(IterationParams, BatchLearner):
 
     n_components: Count | None = None
     _: KW_ONLY
+    n_samples: Count | None = None
     init: Init = "auto"
     max_iter: Count = 100
     tol: NonNegative = 1e-5
     random_state: Seed = None
 
     def _learn(self, data: LabelledRows, run: Run) -> str:
-        (X, unit), engine = centred(data.X), current_engine()
+        X, codes, engine = data.X, data.codes, current_engine()
+        if self.n_samples is not None and self.n_samples < len(X):
+            chosen = np.sort(self._rng.choice(len(X), int(self.n_samples), replace=False))
+            X, codes = X[chosen], np.unique(codes[chosen], return_inverse=True)[1]
+        X, unit = centred(X)
         rows = engine.place(X)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
-            hits, pull = engine.softmax(engine.map(rows, L), data.codes)
+            hits, pull = engine.softmax(engine.map(rows, L), codes)
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
-        start = first_components(self.init, self.n_components, X, data.codes, self._rng, run.warm, unit)
+        start = first_components(self.init, self.n_components, X, codes, self._rng, run.warm, unit)
         max_iter, tol = self.max_iter, self.tol
         return descend(objective, start, run, max_iter=max_iter, tol=tol, to_model=lambda L: {"L": L / unit})

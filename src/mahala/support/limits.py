@@ -217,6 +217,12 @@ def stopped_by_ctrl_c(notify: Callable[[], object]) -> Iterator[TimeLimit]:
             signal.signal(signal.SIGINT, before)
 
 
+def has_been_stopped() -> bool:
+    """Whether a time limit has stopped something in this block."""
+    limit = _in_block.get()
+    return limit is not None and limit.stopped
+
+
 def out_of_time() -> bool:
     """Whether a time limit asks the caller to stop."""
     limit = _in_block.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +119,18 @@ def test_units_of_other_measures_are_test_parts(measure):
     assert (units.name, units.overlap, units.groups) == ("test parts", 0.5, None)
     assert units.losses["LDA"].tolist() == [[cells[Key("LDA", part)].losses[1] for part in range(6)]]
     assert units.folds.tolist() == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_what_the_budget_stopped_before_it_was_ahead_is_not_ranked():
+    """A ruined score is no result, but one that is better than the plain distance is."""
+    plan = plan_of(np.arange(90) % 3)
+    shares = {"Euclidean": 0.7, "Euclidean, scaled": 0.4, "LDA": 0.5, "RCA": 0.1}
+    cells = cells_of(plan, 0, shares)
+    cells |= {key: replace(cell, stopped=True) for key, cell in cells.items() if key.name in LEARNERS}
+    units = units_of(plan, cells, range(6))
+    found = entries(plan, cells, range(6), units, "Euclidean, scaled")
+    assert [entry.name for entry in found] == ["RCA", "Euclidean, scaled", "Euclidean", "LDA"]
+    assert [entry.is_set_apart for entry in found] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("measure", ["error", "balanced", "r2"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import pandas
@@ -19,7 +20,7 @@ from mahala.evaluation.cross_validation import fitting
 from mahala.evaluation.cross_validation.fitting import baseline_scores, embedded, refit
 from mahala.evaluation.cross_validation.panel import default_panel
 from mahala.evaluation.cross_validation.plan import target_of
-from mahala.support.limits import time_limit
+from mahala.support.limits import out_of_time, time_limit
 
 
 def rows(n=120, d=6):
@@ -99,6 +100,32 @@ def test_boosting_stops_at_its_time_limit(monkeypatch):
     with time_limit(None) as limit:
         assert fitting._boosted(HistGradientBoostingClassifier(), X, y, 3).n_iter_ > 10
     assert not limit.stopped
+
+
+@dataclass(eq=False, repr=False)
+class Early(LDA):
+    """Is stopped by the time limit, perhaps when it has seen labels at random only."""
+
+    _: KW_ONLY
+    max_iter: int = 1
+    ruined: bool = True
+
+    def fit(self, X, y=None):
+        out_of_time()
+        return super().fit(X, np.random.default_rng(0).permutation(y) if self.ruined else y)
+
+
+def test_a_learner_that_was_stopped_is_not_worse_than_its_start():
+    X, y = rows()
+    ruined, stopped = refit(X, y, Early()), refit(X, y, Early(), seconds=0.0)
+    assert ruined.origin["learner"] == "Early"
+    assert (stopped.origin["learner"], stopped.origin["stopped"]) == ("Euclidean", "time")
+    np.testing.assert_array_equal(stopped.matrix, refit(X, y, None).matrix)
+    noise = np.random.default_rng(1).normal(size=(120, 40))
+    wide = np.hstack([np.eye(3)[y] + 0.3 * noise[:, :3], noise])
+    assert refit(wide, y, Early(ruined=False), seconds=0.0).origin["learner"] == "Early"
+    numbers = wide[:, 0].copy()
+    assert refit(wide, numbers, MLKR(max_iter=1000, tol=0.0), seconds=0.0).origin["stopped"] == "time"
 
 
 def test_learners_of_numbers_are_refitted_to_them():

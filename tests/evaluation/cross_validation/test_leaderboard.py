@@ -57,6 +57,16 @@ def test_the_winner_is_the_learner_that_the_judge_shows_to_help():
     assert board(EUCLIDEAN, FAILED, kind="does not help", chosen="Euclidean").best_learner is None
 
 
+def test_what_is_not_finished_says_so():
+    stopped = entry("LMNN", 0.2, 0.25, difference=0.0, stopped=2)
+    some = board(BETTER, EUCLIDEAN, stopped)
+    assert [line.texts["error"] for line in some.lines()] == ["10.0 %", "20.0 %", "not finished: 20.0 %"]
+    assert "LMNN (2 of 2)" in some.remarks()[0]
+    assert some.remarks()[0].startswith("Not finished within their share of the budget")
+    none = board(EUCLIDEAN, stopped, kind="does not help", chosen="Euclidean")
+    assert (none.best_learner, none.candidate) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("metric", "measure"),
     [

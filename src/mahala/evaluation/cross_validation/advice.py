@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mahala.evaluation.cross_validation.entries import Entry, Units, entry_of
+from mahala.evaluation.cross_validation.entries import Entry, Units, entry_of, in_order
 from mahala.evaluation.cross_validation.measures import row_losses
 from mahala.evaluation.cross_validation.measuring import Cell
 from mahala.evaluation.cross_validation.plan import Key, Plan
@@ -91,7 +91,7 @@ def shared_losses(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], un
 
 
 def model_entries(plan: Plan, cells: Mapping[Key, Cell], shared: Shared, reference: str) -> list[Entry]:
-    """Return the entries of models, from the lowest error to the highest, then those that failed."""
+    """Return the entries of models in their order."""
     result = []
     for name in plan.models:
         own = {part: cells[Key(name, part)] for part in plan.repetitions[0] if Key(name, part) in cells}
@@ -112,7 +112,7 @@ def model_entries(plan: Plan, cells: Mapping[Key, Cell], shared: Shared, referen
                 difference_high=ends[2],
             )
         result.append(entry)
-    return sorted(result, key=lambda e: (e.failure is not None, round(e.error, 12)))
+    return in_order(result)
 
 
 def advise(
@@ -123,7 +123,7 @@ def advise(
     `chosen` is the distance that the judge chooses, whose losses are those of choices on other folds, and `best` the
     one with the lowest error. That error is optimistic, so a model that is ahead of `best` is ahead of any distance.
     """
-    models = [entry for entry in models if entry.name in shared.losses]
+    models = [entry for entry in models if entry.name in shared.losses and not entry.is_set_apart]
     if not models or len(shared.rows) < FEWEST:
         return None
     losses = {entry.name: shared.losses[entry.name] for entry in models}

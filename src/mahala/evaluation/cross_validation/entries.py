@@ -44,7 +44,8 @@ class Entry:
     plain_error, balanced_error : share of rows misclassified, and mean over classes of that share
     absolute_error : mean absolute error of predicted numbers
     scaling : scaling of the features, the most frequent one if it was chosen for each training part
-    stopped : number of training parts on which the time limit stopped the fit
+    stopped : number of training parts on which the time limit stopped the fit; of its metric and the plain one, the
+        better one is measured
     unit_rows : whether rows are scaled to length 1 before their distances are compared
     confusion : how many test rows of each class (a row of the matrix) were taken for each class (a column), in all
         test parts; None if there are more than 300 classes, or if the target is a number
@@ -75,6 +76,11 @@ class Entry:
     unit_rows: bool = False
     confusion: IntArray | None = None
     predicted: FloatArray | None = None
+
+    @property
+    def is_set_apart(self) -> bool:
+        """Whether the time limit stopped a fit before it was ahead of the plain distance: its error is no result."""
+        return self.stopped > 0 and not self.difference < 0.0
 
     def numbers(self) -> dict[str, Any]:
         """Return the fields that are no arrays."""
@@ -196,7 +202,7 @@ def decide(plan: Plan | AnswerPlan, units: Units, reference: str, measure: str) 
 def entries(
     plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: Sequence[int], units: Units, reference: str
 ) -> list[Entry]:
-    """Return the entries, from the lowest loss to the highest, then those that failed."""
+    """Return the entries in their order."""
     base = units.losses[reference].mean(axis=0)
     most = np.inf if isinstance(plan, Plan) and plan.target.is_number else 1.0
     result = []
@@ -218,8 +224,17 @@ def entries(
                 difference_high=difference[2],
             )
         result.append(entry)
-    # Rounding must not break a tie with the plain distance, which is simpler.
-    return sorted(result, key=lambda e: (e.failure is not None, round(np.nan_to_num(e.error), 12), e.learned))
+    return in_order(result)
+
+
+def in_order(entries: Sequence[Entry]) -> list[Entry]:
+    """Return entries from the lowest error to the highest, then those that are not finished and not ahead, or failed.
+
+    Rounding must not break a tie with the plain distance, which is simpler.
+    """
+    return sorted(
+        entries, key=lambda e: (e.failure is not None, e.is_set_apart, round(np.nan_to_num(e.error), 12), e.learned)
+    )
 
 
 def screened_out(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> list[str]:

@@ -19,11 +19,15 @@ from mahala.batch.pca import PCA
 from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import rows_of_table
 from mahala.data.scaling import Scaling, feature_scales, learner_scales, unit_length
+from mahala.evaluation.cross_validation.measures import Measure, losses
 from mahala.evaluation.cross_validation.plan import Target, target_of
+from mahala.evaluation.cross_validation.voting import predictions
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric, Scales, UnitRows
+from mahala.neighbors.model import NeighborModel
+from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray, IndexArray, RowsLike, check_room
-from mahala.support.limits import out_of_time, time_limit
+from mahala.support.limits import has_been_stopped, out_of_time, time_limit
 from mahala.support.validation import check_rows, is_sparse
 
 # Distances, by which the nearest neighbours vote, and classifiers.
@@ -35,6 +39,8 @@ _VARIANCE = 0.95
 # Rounds of boosting after which the time is looked at, if there are many numbers and classes; each time takes some.
 _ROUNDS = (10, 25, 50, 100)
 _MANY = 1e6
+# Rows that are left out, and neighbours, to compare a learner that was stopped with its start.
+_MOST_LEFT_OUT, _NEIGHBORS = 2_000, 3
 # Boosting holds out a tenth of the rows, to stop early, if each class has at least so many.
 _LEAST_FOR_STOPPING = 20
 
@@ -87,7 +93,10 @@ def refit(
 
 
 def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> MahalanobisMetric:
-    """Do the work of `refit`, on valid rows and the codes of their classes, or target values."""
+    """Do the work of `refit`, on valid rows and the codes of their classes, or target values.
+
+    A learner that a time limit stopped may be worse than it was at its start, so it returns the better one.
+    """
     if learner is None:
         scales = feature_scales(X, scaling)
         metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
@@ -96,7 +105,28 @@ def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> Mahalan
     metric = clone(learner).fit(step.apply(X), y).metric_
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
-    return metric.after(step).learned_from(X)
+    metric = metric.after(step).learned_from(X)
+    if has_been_stopped() and can_be_stopped(learner) and metric.is_psd:
+        start = fitted(X, y, None, scaling)
+        if _left_out_loss(start, X, y) <= _left_out_loss(metric, X, y):
+            return start
+    return metric
+
+
+def can_be_stopped(learner: Learner | NeighborModel) -> bool:
+    """Return whether a time limit stops a learner or predictor: those in closed form finish anyway."""
+    return isinstance(learner, OnlineLearner) or bool({"max_iter", "max_seconds"} & learner.get_params().keys())
+
+
+def _left_out_loss(metric: MahalanobisMetric, X: Any, y: Any) -> float:
+    """Return the loss of nearest neighbours where rows are left out one by one, of up to 2,000 rows."""
+    rows, n = metric.transform(X), X.shape[0]
+    numbers = y.dtype.kind == "f"
+    target = Target(y, y, () if numbers else tuple(map(str, range(int(y.max()) + 1))))
+    left_out = np.sort(np.random.default_rng(0).permutation(n)[:_MOST_LEFT_OUT])
+    predicted, _ = predictions(rows, target, None, np.array([min(_NEIGHBORS, n - 1)]), left_out=left_out)
+    measure: Measure = "r2" if numbers else "error"
+    return float(losses(measure, predicted, y[left_out], lambda _: np.empty(0), None)[0])
 
 
 def refit_answers(

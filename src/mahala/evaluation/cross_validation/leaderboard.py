@@ -242,8 +242,8 @@ class Leaderboard:
 
     @property
     def best_learner(self) -> Entry | None:
-        """The learner with the lowest error, or None if all failed."""
-        return next((entry for entry in self.ranked if entry.learned), None)
+        """The learner with the lowest error, or None if all failed or were stopped before they were ahead."""
+        return next((entry for entry in self.ranked if entry.learned and not entry.is_set_apart), None)
 
     @property
     def candidate(self) -> Entry | None:
@@ -299,8 +299,8 @@ class Leaderboard:
             measured[entry.name] += len(entry.errors)
         if listed := [f"{name} ({n} of {measured[name]})" for name, n in stopped.items() if n]:
             remarks.append(
-                f"Stopped by their share of the budget, on so many training parts: {', '.join(listed)}. A larger "
-                "budget lets them finish."
+                f"Not finished within their share of the budget, on so many training parts: {', '.join(listed)}. Their "
+                "errors are those of the best so far; a larger budget lets them finish."
             )
         behind = [f"{e.name} ({len(e.errors)} of {self.parts})" for e in self.ranked if len(e.errors) < self.parts]
         if behind and self.answers is None:
@@ -432,6 +432,8 @@ def _line_of(entry: Entry, board: Leaderboard) -> Line:
     if entry.failure is not None:
         return Line(entry, "failed", dict.fromkeys(TITLES, "") | {"error": "failed"}, {})
     texts = {name: _text(name, getattr(entry, name)) for name in ("error", *TITLES)}
+    if entry.is_set_apart:
+        texts["error"] = f"not finished: {texts['error']}"
     if entry.kind == "model" or board.metric in ("new items", "same items"):
         texts["scaling"] = "unit length" if entry.unit_rows else ""
     if board.n_neighbors is not None:

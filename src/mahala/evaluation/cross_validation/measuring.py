@@ -20,6 +20,7 @@ from mahala.evaluation.cross_validation.fitting import (
     CLASSIFIERS,
     DISTANCES,
     baseline_scores,
+    can_be_stopped,
     embedded,
     fitted,
     predictor_scores,
@@ -33,7 +34,6 @@ from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.metric.plots import distance_shares, row_differences
-from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.limits import time_limit
 from mahala.support.parameters import config_context, get_config
@@ -119,11 +119,7 @@ class Budget:
     def __init__(
         self, clock: Clock, share: float, keys: Iterable[Key], learners: Mapping[str, Any], n_jobs: int
     ) -> None:
-        able = {
-            name
-            for name, learner in learners.items()
-            if isinstance(learner, OnlineLearner) or {"max_iter", "max_seconds"} & learner.get_params().keys()
-        }
+        able = {name for name, learner in learners.items() if can_be_stopped(learner)}
         keys = list(keys)
         self._clock = clock
         self._seconds = share * clock.left()
@@ -268,7 +264,8 @@ def measure_cell(
             values = plan.target.values[plan.parts[key.part][1]]
             curve = losses(plan.measure, predicted, values, scores, rarer_class(plan.target.codes))
             answers = predicted[:, max(k, 1) - 1]
-            return key, Cell(curve, answers, spent, how, limit.stopped, n_neighbors=k, record_shares=shares)
+            stopped = limit.stopped and (learner is None or can_be_stopped(learner))
+            return key, Cell(curve, answers, spent, how, stopped, n_neighbors=k, record_shares=shares)
         except Exception as error:  # an error of one learner must not lose the results of the others
             if key.name in PLAIN:
                 raise

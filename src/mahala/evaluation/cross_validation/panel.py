@@ -25,6 +25,8 @@ EUCLIDEAN_SCALED = "Euclidean, scaled"
 EUCLIDEAN_ALL = "Euclidean, all scaled"
 PLAIN = (EUCLIDEAN, EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
 
+# NCA looks at all pairs of rows in each iteration.
+_NCA_ROWS = 4_000
 # Members of the panel that are compared where the target is a number; all but MLKR learn from classes of it.
 _OF_NUMBERS = ("MLKR", "PCA", "LDA", "RCA", "LMNN", "GML", "GML weights")
 
@@ -33,9 +35,9 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, number
     """Return learners by name, with settings that suit many tables of about this size.
 
     Up to 50 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
-    end. NCA has at most 32 components; NCA and LMNN are left out above 10,000 rows. MLKR learns from 1,000 rows, or 40
-    per feature if these are more. GML uses all pairs if n_rows² · n_features is at most 2e9; otherwise it uses 100,000
-    pairs, and is left out above 128 features. Above 1,000 features the panel consists of PCA, LDA and NCA. With
+    end. NCA has at most 32 components and learns from 4,000 rows, MLKR from 1,000, or 40 per feature if these are more.
+    Where n_rows² · n_features is above 2e9, LMNN has 30 iterations instead of 100, and GML uses 100,000 pairs instead
+    of all; it is then left out above 128 features. Above 1,000 features the panel consists of PCA, LDA and NCA. With
     `numbers`, for a target that is a number, it has MLKR and learners of classes of the target.
 
     >>> ", ".join(default_panel(150, 4))
@@ -63,8 +65,8 @@ def default_predictor(random_state: int = 0, *, numbers: bool = False) -> dict[s
 def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str, str]:
     """Return why members of the panel are left out for a table of this size, by name.
 
-    >>> left_out(12_000, 300)["NCA"]
-    '12,000 rows, and above 10,000 each iteration takes long'
+    >>> left_out(12_000, 300)["GML"]
+    '12,000 rows of 300 features, all pairs of which take long'
     """
     reasons: dict[str, str] = {}
     if n_features > 1000:
@@ -73,9 +75,6 @@ def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str
     elif n_features > 128 and _work(n_rows, n_features) > 2e9:
         many = f"{n_rows:,} rows of {n_features:,} features, all pairs of which take long"
         reasons = dict.fromkeys(("GML", "GML weights"), many)
-    if n_rows > 10_000:
-        few = f"{n_rows:,} rows, and above 10,000 each iteration takes long"
-        reasons |= {"NCA": few} | ({"LMNN": few} if n_features <= 1000 else {})
     names = members(n_rows, n_features, numbers=numbers)
     return {name: why for name, why in reasons.items() if name in names}
 
@@ -92,7 +91,7 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
         "PA-I": PA("I", C="auto", psd=psd, record=False, random_state=random_state),
         "LDA": LDA(shrinkage="auto"),
         "RCA": RCA(),
-        "NCA": NCA(n_components=n_components, max_iter=50, random_state=random_state),
+        "NCA": NCA(n_components=n_components, n_samples=_NCA_ROWS, max_iter=50, random_state=random_state),
         "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30),
         "ITML": ITML(random_state=random_state),
         "GML": GML(n_pairs=n_pairs, random_state=random_state),

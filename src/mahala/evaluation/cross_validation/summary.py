@@ -125,7 +125,11 @@ def _sentence(board: Leaderboard) -> str:
     """Return the verdict in words."""
     verdict, base, best = board.verdict, board.euclidean, board.candidate or board.best_learner
     if best is None:
-        none = "No learner could be fitted here" if len(board.entries) > len(board.ranked) else "No metric was learned"
+        unfinished = any(entry.is_set_apart for entry in board.entries)
+        failed = (
+            "No learner could be fitted here" if len(board.entries) > len(board.ranked) else "No metric was learned"
+        )
+        none = "No learner was ahead when its time was over" if unfinished else failed
         return f"{none}; {base.spoken} has a {board.measure} of {percent(base.error)}."
     if verdict.kind == "too early to tell":
         what = "" if math.isnan(base.error) else f" The {board.measure} of {base.spoken} is {percent(base.error)}."
