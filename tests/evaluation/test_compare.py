@@ -397,7 +397,7 @@ def test_the_confusion_matrix_is_that_of_the_test_rows():
 
 def test_no_confusion_matrix_of_hundreds_of_classes_and_of_failures():
     y = np.repeat(np.arange(301), 2)
-    many = compare(np.column_stack([y, y]) * 1.0, y.astype(str), {"LDA": LDA()}, folds=2, repeats=1)
+    many = compare(np.arange(1204.0).reshape(602, 2), y.astype(str), {"LDA": LDA()}, folds=2, repeats=1)
     assert len(many.classes) == 301
     assert {entry.confusion for entry in many.entries} == {None}
     failed = compare(*table(), {"OASIS": OASIS()}, folds=2, repeats=1)
