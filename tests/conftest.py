@@ -160,7 +160,8 @@ def as_published():
 
 @pytest.fixture
 def few_rounds(monkeypatch):
-    """Gradient boosting ends after three rounds: in a comparison and as an expert of models that predict."""
+    """Models that predict learn less: their maps end after five iterations, and gradient boosting after three."""
+    monkeypatch.setattr("mahala.neighbors.maps.MOST_ITERATIONS", 5)
     monkeypatch.setattr("mahala.evaluation.cross_validation.fitting._ROUNDS", (3,))
     monkeypatch.setattr("mahala.neighbors.trees.N_TREES", 3)
     monkeypatch.setattr("mahala.neighbors.trees.LEAST_ITERATIONS", 3)

@@ -24,7 +24,7 @@ def stored_cell(plan, key, share, seed=0, **fields):
         return Cell(np.empty(0), np.empty(0), 0.5, "standard", failure=share)
     rng = np.random.default_rng([seed, zlib.crc32(key.name.encode()), key.part])
     test = plan.parts[key.part][1]
-    wrong = rng.random(len(test)) < share
+    wrong = rng.permutation(len(test)) < round(share * len(test))
     if isinstance(plan, AnswerPlan):
         return Cell(np.array([wrong.mean()]), wrong.astype(float), 0.5, "none")
     values = plan.target.values[test]

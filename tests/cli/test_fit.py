@@ -80,6 +80,7 @@ def test_the_scaling_is_that_of_compare(tmp_path):
         assert rare == pytest.approx(2 / 6) if options else rare < 0.02
 
 
+@pytest.mark.usefixtures("stored")
 def test_what_is_printed(tmp_path, table):
     out = tmp_path / "m.safetensors"
     result = run(table, "--label", "class", "--drop", "id", "--learner", "rca", "--output", out)
@@ -98,6 +99,7 @@ def test_a_distance_that_is_mostly_a_date_is_said(tmp_path):
     assert caution in " ".join(run(tmp_path / "eggs.csv", *options, "--force").stdout.split())
 
 
+@pytest.mark.usefixtures("stored")
 def test_scaling_none_and_seed(tmp_path, table):
     out = tmp_path / "m.safetensors"
     base = (table, "--label", "class", "--drop", "id", "--learner", "pa", "--output", out, "--scaling", "none")
@@ -111,6 +113,7 @@ def test_scaling_none_and_seed(tmp_path, table):
     assert not np.array_equal(matrices[0], matrices[2])
 
 
+@pytest.mark.usefixtures("stored")
 def test_a_state_goes_on(tmp_path, table):
     out = tmp_path / "s.safetensors"
     assert run(table, "--label", "class", "--drop", "id", "--learner", "pa", "--state", "--output", out).exit_code == 0
@@ -123,6 +126,7 @@ def test_a_state_goes_on(tmp_path, table):
     assert learner.n_steps_ == steps + 20
 
 
+@pytest.mark.usefixtures("stored")
 def test_bilinear_and_sparse(tmp_path, labelled):
     X, y = labelled
     path, out = tmp_path / "t.npz", tmp_path / "m.safetensors"
@@ -138,6 +142,7 @@ def test_bilinear_and_sparse(tmp_path, labelled):
         assert mahala.Metric.load(out).feature_names is None
 
 
+@pytest.mark.usefixtures("stored")
 def test_no_labels_needed(tmp_path, labelled):
     np.save(tmp_path / "t.npy", labelled[0])
     result = run(
@@ -150,6 +155,7 @@ def test_no_labels_needed(tmp_path, labelled):
     assert told["verdict"] is None
 
 
+@pytest.mark.usefixtures("stored")
 def test_few_rows(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n1,u\n2,u\n5,v\n")
     result = run(tmp_path / "t.csv", "--label", "y", "--learner", "lda", "--output", tmp_path / "m", "--json")
@@ -157,6 +163,7 @@ def test_few_rows(tmp_path):
     assert json.loads(result.stdout)["verdict"] is None
 
 
+@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("learner", ["nca", "pa"])
 def test_ctrl_c(tmp_path, table, monkeypatch, learner):
     out = tmp_path / "m.safetensors"
@@ -175,6 +182,7 @@ def test_ctrl_c(tmp_path, table, monkeypatch, learner):
     assert ("stopped by Ctrl-C" in result.stdout) == (learner == "nca")
 
 
+@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("learner", ["nca", "pa"])
 def test_ctrl_c_saves_the_model_so_far(tmp_path, table, monkeypatch, learner):
     """Press Ctrl-C during an iteration of a batch learner, or a chunk of an online one."""
@@ -245,6 +253,7 @@ def test_help_has_examples():
     assert "mahala fit wine.csv --label maker" in result.stdout
 
 
+@pytest.mark.usefixtures("stored")
 def test_every_command_takes_the_tables_of_the_package(tmp_path):
     out = tmp_path / "m.safetensors"
     assert run("balance", "--learner", "rca", "--output", out).exit_code == 0
@@ -266,6 +275,7 @@ def test_an_input_is_never_replaced(table):
     assert table.read_bytes() == before
 
 
+@pytest.mark.usefixtures("stored")
 def test_the_first_index_of_svmlight_files_is_said_and_not_guessed(tmp_path):
     table, out = tmp_path / "t.svm", tmp_path / "m.safetensors"
     table.write_text("".join(f"{row % 2} 0:{row + 1} 1:{row % 3} 2:{row % 5}\n" for row in range(20)))
@@ -311,6 +321,7 @@ def test_a_folder_of_parquet_files_by_dask(tmp_path, labelled):
         assert "--scheduler" in result.output
 
 
+@pytest.mark.usefixtures("stored")
 def test_a_device_that_is_not_there_is_named(tmp_path, table):
     options = ("--label", "class", "--drop", "id", "--output", tmp_path / "m.safetensors")
     assert run(table, *options, "--learner", "nca", "--device", "cpu").exit_code == 0
@@ -319,7 +330,8 @@ def test_a_device_that_is_not_there_is_named(tmp_path, table):
     assert "engine must be" in result.output
 
 
-def test_target_values_are_learned_from_as_they_are(tmp_path):
+def test_target_values_are_learned_from_as_they_are(tmp_path, stored):
+    stored({"MLKR": 0.1})
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     lines = "".join(f"{a},{b},{c},{3 * a + 0.1 * b}\n" for a, b, c in X)
@@ -328,7 +340,7 @@ def test_target_values_are_learned_from_as_they_are(tmp_path):
     assert result.exit_code == 0, result.output
     assert re.search(r"verdict +Shown to help: MLKR has a k-NN error \(1 - R²\)", result.stdout), result.stdout
     assert "classes" not in result.stdout
-    options = ("--label", "price", "--learners", "mlkr", "--output", tmp_path, "--folds", 2, "--repeats", 1)
+    options = ("--label", "price", "--learners", "mlkr", "--output", tmp_path, "--folds", 2, "--no-baselines")
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "flats.csv"), *map(str, options)])
     assert result.exit_code == 0, result.output
     assert "1 - R²" in result.stdout

@@ -45,8 +45,8 @@ def prepared(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(prepared, tmp_path, monkeypatch):
-    """A copy of the folder for one example."""
+def folder(prepared, tmp_path, monkeypatch, stored):
+    """A copy of the folder for one example; comparisons measure nothing."""
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}  # two learners that are quick

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -25,6 +26,16 @@ more.command("thrice")(lambda: typer.echo("thrice"))
 '''
 
 
+CALLS = """
+import json
+from typer.testing import CliRunner
+from mahala.cli.main import app
+for words in (["greet", "Ada"], ["more", "thrice"], ["greet", "4"]):
+    result = CliRunner().invoke(app, words)
+    print(json.dumps([result.exit_code, result.stdout, result.stderr]))
+"""
+
+
 def test_search_adds_its_commands():
     commands = typer.main.get_command(app).commands
     assert {"simulate", "adapt", "serve"} <= set(commands)
@@ -39,11 +50,12 @@ def test_another_distribution_adds_commands(tmp_path):
     (metadata / "entry_points.txt").write_text("[mahala.commands]\ngreet = others:greet\nmore = others:more\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
 
-    def run(*arguments):
-        command = [sys.executable, "-m", "mahala", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
-
-    assert run("greet", "Ada").stdout == "Hello Ada\n"
-    assert run("more", "thrice").stdout == "thrice\n"
-    refused = run("greet", "4")
-    assert (refused.returncode, refused.stderr) == (2, "error: a name has letters only\n")
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        [0, "Hello Ada\n", ""],
+        [0, "thrice\n", ""],
+        [2, "", "error: a name has letters only\n"],
+    ]

@@ -114,6 +114,7 @@ def test_what_mahala_did_not_write_is_replaced_by_force_only(tmp_path):
             check_output(other, inputs=[other], force=True)
 
 
+@pytest.mark.usefixtures("stored")
 def test_every_command_that_writes_asks_for_force(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -27,6 +27,7 @@ def _quick(monkeypatch):
     monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda n_rows: 1)
 
 
+@pytest.mark.usefixtures("stored")
 @each_with_checks([AutoMetric()])
 def test_scikit_learns_checks(estimator, checks, monkeypatch):
     monkeypatch.setattr(
@@ -76,6 +77,7 @@ def test_in_a_pipeline_clone_and_sparse_rows():
     assert AutoMetric().fit(rows, y).transform(rows).shape[0] == len(y)
 
 
+@pytest.mark.usefixtures("stored")
 def test_groups_are_a_column_or_an_argument():
     X, y = helpful()
     frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(3)])

@@ -53,14 +53,12 @@ def test_errors_are_those_of_a_plain_loop(scaling):
 
 def test_learning_helps_where_one_feature_matters():
     X, y = houses()
-    board = compare(X, y, ["MLKR"], folds=3, repeats=2, n_neighbors=5, baselines=False)
+    board = compare(X, y, ["MLKR"], folds=3, repeats=1, n_neighbors=5, baselines=False)
     assert (board.chosen, board.verdict.kind, board.verdict.units) == ("MLKR", "shown to help", "rows")
     [entry] = [entry for entry in board.entries if entry.learned]
     assert entry.error < 0.5 * board.euclidean.error
     assert board.verdict.sentence.startswith("Shown to help: MLKR has a 5-NN error (1 - R²) of ")
-    noise = compare(X, np.random.default_rng(1).normal(size=120), ["MLKR"], folds=3, repeats=1, baselines=False)
-    assert not noise.verdict.helps
-    assert noise.cautions == ()
+    assert board.cautions == ()
 
 
 def test_predicted_and_true_numbers_are_drawn():
@@ -103,6 +101,7 @@ def test_the_panel_of_numbers_runs_with_its_baselines():
     assert models["ridge regression"].error == pytest.approx(np.mean(expected), rel=0.01)
 
 
+@pytest.mark.usefixtures("stored")
 def test_whole_numbers_are_classes_unless_r2_is_asked_for():
     X, _ = houses(60)
     y = np.arange(60) % 6
@@ -130,6 +129,7 @@ def test_groups_and_times_of_numbers():
     assert (later.planned, later.repeats) == (3, 1)
 
 
+@pytest.mark.usefixtures("stored")
 def test_held_out_rows_are_not_learned_from():
     X, y = houses(60)
     board = compare(X, y, ["MLKR"], folds=3, repeats=1, baselines=False)

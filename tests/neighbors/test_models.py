@@ -22,6 +22,7 @@ from sklearn_checks import each_with_checks, run
 
 
 # The other experts would take most of the time; tests below have them.
+@pytest.mark.usefixtures("few_rounds")
 @each_with_checks([NeighborClassifier(linear=False, trees=False), NeighborRegressor(linear=False, trees=False)])
 def test_scikit_learns_checks(estimator, checks):
     run(checks, estimator)
@@ -66,6 +67,7 @@ def test_tables_as_they_are(wine, model):
     np.testing.assert_allclose(same.predict_proba(X[1::2]), model.predict_proba(X[1::2]), atol=1e-5)
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_the_order_of_rows_and_the_number_of_threads_change_nothing(wine):
     X, y = wine
     order = np.random.default_rng(0).permutation(len(X))
@@ -77,6 +79,7 @@ def test_the_order_of_rows_and_the_number_of_threads_change_nothing(wine):
     np.testing.assert_allclose(again, expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("kind", [NeighborClassifier, NeighborRegressor])
 def test_whole_weights_are_repeats_and_zero_is_absence(kind):
     X, y = load_iris(return_X_y=True)
@@ -91,6 +94,7 @@ def test_whole_weights_are_repeats_and_zero_is_absence(kind):
     assert (shares[:, :-1] >= shares[:, 1:]).all()
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_weights_of_any_size_count():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 2)), rng.integers(2, size=200)
@@ -112,6 +116,7 @@ def test_rows_of_a_group_are_left_out_together():
         NeighborClassifier().fit(X, labels, groups=people[:7])
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_pipelines_clones_and_searches():
     X, y = load_iris(return_X_y=True)
     search = GridSearchCV(NeighborClassifier(trees=False), {"n_bins": [2, 8]}, cv=2).fit(X, y)
@@ -119,6 +124,7 @@ def test_pipelines_clones_and_searches():
     assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize(
     ("X", "y"),
     [
@@ -217,6 +223,7 @@ def test_reasons_of_numbers(regressor):
     assert all(label == pytest.approx(y[::2][row]) for row, label, _ in reasons.rows)
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_added_rows_vote_at_once_and_forgotten_ones_are_gone(wine, tmp_path):
     X, y = wine
     model = NeighborClassifier(trees=True).fit(X[::2], y[::2])
@@ -245,6 +252,7 @@ def test_added_rows_vote_at_once_and_forgotten_ones_are_gone(wine, tmp_path):
         model.forget(model.neighbors(X[:1], k=1000)[0][0])
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_numbers_of_rows_stay_when_others_go(regressor):
     X, y = load_diabetes(return_X_y=True)
     model = NeighborRegressor(trees=False).fit(X[:50], y[:50]).add(X[50:52], y[50:52]).forget([3, 51])
@@ -297,6 +305,7 @@ def test_duplicates_and_wrong_labels_are_found():
     np.testing.assert_array_equal(model.suspects(3).rows, suspects.rows[:3])
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("trees", [False, True])
 def test_files_hold_the_whole_model(wine, tmp_path, trees):
     X, y = wine
@@ -311,6 +320,7 @@ def test_files_hold_the_whole_model(wine, tmp_path, trees):
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("labels", [[True, False], [-5, 7], ["é", "b"], [1.5, 2.5], [np.uint8(3), np.uint8(9)]])
 def test_classes_of_any_type_are_saved(tmp_path, labels):
     X, y = load_iris(return_X_y=True)
@@ -372,6 +382,7 @@ def test_plots_are_drawn(model, regressor, wine):
     plt.close("all")
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_rows_of_dask_are_drawn_and_predicted_in_chunks(monkeypatch):
     da = pytest.importorskip("dask.array")
     X, y = load_iris(return_X_y=True)
@@ -386,6 +397,7 @@ def test_rows_of_dask_are_drawn_and_predicted_in_chunks(monkeypatch):
     np.testing.assert_allclose(drawn.predict_proba(chunks).compute(), drawn.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_data_frames_of_dask_keep_their_text(wine):
     dd = pytest.importorskip("dask.dataframe")
     X, y = wine
@@ -394,6 +406,7 @@ def test_data_frames_of_dask_keep_their_text(wine):
     np.testing.assert_array_equal(model.predict(table).compute(), model.predict(X))
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_weights_and_groups_are_routed_through_pipelines():
     from sklearn import config_context
     from sklearn.metrics import accuracy_score, make_scorer
@@ -424,6 +437,7 @@ def test_a_model_that_is_learned_again_has_not_seen_what_it_leaves_out():
     np.testing.assert_array_equal(model.folds_[:150], folds)
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_rows_of_a_table_without_weight_leave_no_trace(wine):
     X, y = wine
     there = np.arange(len(X)) % 3 > 0

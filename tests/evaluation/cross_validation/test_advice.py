@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.cross_validation.test_entries import SHARES, cells_of, plan_of
+from evaluation.cross_validation.test_entries import SHARES, plan_of
 from mahala import NeighborClassifier, NeighborRegressor
 from mahala.evaluation.compare import compare
 from mahala.evaluation.cross_validation.advice import advise, model_entries, shared_losses
 from mahala.evaluation.cross_validation.entries import decide, entries, reference_of, units_of
-from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
+from mahala.evaluation.cross_validation.measuring import choose, measure_cell
 from mahala.evaluation.cross_validation.plan import Key
 from mahala.judge import judge, mean_interval, paired_test
 from mahala.support.parameters import get_config
+from stored_cells import stored_cells
 
 MODELS = ["NeighborClassifier", "logistic regression", "gradient boosting"]
 QUICK = {"trees": False, "linear": False, "n_bins": 2}
@@ -23,23 +24,10 @@ QUICK = {"trees": False, "linear": False, "n_bins": 2}
 
 def measured(shares, *, n=120, measure="error", missing=(), repeats=2, numbers=False, failed=(), **arguments):
     """A plan and cells of which a share is wrong, those of models in the first repetition."""
-    rng = np.random.default_rng(0)
-    y = rng.normal(size=n) if numbers else np.arange(n) % 2
+    y = np.random.default_rng(0).normal(size=n) if numbers else np.arange(n) % 2
     plan = plan_of(y, measure="r2" if numbers else measure, models=MODELS, repeats=repeats, **arguments)
-    cells = cells_of(plan, 0, SHARES | shares)
-    for number, name in enumerate(MODELS):
-        for part in plan.repetitions[0]:
-            values = plan.target.values[plan.parts[part][1]]
-            if numbers:
-                predicted = values + shares[name] * rng.normal(size=len(values))
-                loss = np.square(predicted - values).mean()
-            else:
-                wrong = np.random.default_rng(10 * number + part).random(len(values)) < shares[name]
-                predicted, loss = np.where(wrong, 1 - values, values), wrong.mean()
-            if (name, part) not in missing:
-                failure = "no luck" if name in failed else None
-                cells[Key(name, part)] = Cell(np.array([loss]), predicted, 0.5, "none", failure=failure)
-    return plan, cells
+    cells = stored_cells(plan, SHARES | shares | dict.fromkeys(failed, "no luck"))
+    return plan, {key: cell for key, cell in cells.items() if key not in missing}
 
 
 def advice_of(plan, cells, done=None):

@@ -18,6 +18,7 @@ from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
 from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.judge import judge, paired_test
+from stored_cells import stored_cells
 
 LEARNERS = {"LDA": LDA(), "RCA": RCA()}
 
@@ -36,25 +37,6 @@ def plan_of(y, *, folds=3, repeats=2, groups=None, **arguments):
         "settings": Settings(**({"folds": folds, "repeats": repeats, "n_neighbors": 2} | settings)),
     }  # fmt: skip
     return Plan(**(fields | arguments))
-
-
-def cells_of(plan, seed, shares, **fields):
-    """Cells with predictions of which a share is wrong, by candidate."""
-    rng = np.random.default_rng(seed)
-    cells = {}
-    for name in plan.candidates:
-        for part, (_, test) in enumerate(plan.parts):
-            values = plan.target.values[test]
-            if plan.target.is_number:
-                predicted = values + shares[name] * rng.normal(size=len(test))
-                losses = np.square(predicted - values).mean()
-            else:
-                wrong = rng.random(len(test)) < shares[name]
-                predicted = np.where(wrong, (values + 1) % len(plan.target.classes), values)
-                losses = np.mean(predicted != values)
-            settings = {"scaling": "standard", "n_neighbors": 2} | fields
-            cells[Key(name, part)] = Cell(np.array([0.5, losses]), predicted, 0.5, **settings)
-    return cells
 
 
 SHARES = {"Euclidean": 0.7, "Euclidean, scaled": 0.4, "LDA": 0.1, "RCA": 0.3}
@@ -84,7 +66,7 @@ def test_units_are_the_losses_of_rows(measure, seed, repeats, grouped):
     y = rng.normal(size=24) if measure == "r2" else np.repeat(["a", "b", "c"], [12, 6, 6])[rng.permutation(24)]
     groups = np.arange(24) // 2 if grouped else None
     plan = plan_of(y, repeats=repeats, groups=groups, measure=measure)
-    cells = cells_of(plan, seed, SHARES)
+    cells = stored_cells(plan, SHARES, seed)
     units = units_of(plan, cells, range(len(plan.parts)))
     assert (units.name, units.overlap) == ("groups" if grouped else "rows", 0.0)
     assert set(units.losses) == set(plan.candidates)
@@ -101,7 +83,7 @@ def test_units_are_the_losses_of_rows(measure, seed, repeats, grouped):
 
 def test_of_a_partial_comparison_complete_repetitions_count():
     plan = plan_of(np.arange(24) % 2, repeats=2)
-    cells = cells_of(plan, 0, SHARES)
+    cells = stored_cells(plan, SHARES)
     whole = units_of(plan, cells, [0, 1, 2, 4])
     np.testing.assert_array_equal(whole.losses["LDA"], units_of(plan, cells, range(6)).losses["LDA"][:1])
     some = units_of(plan, cells, [0, 2])
@@ -114,7 +96,7 @@ def test_of_a_partial_comparison_complete_repetitions_count():
 @pytest.mark.parametrize("measure", ["f1", "roc_auc"])
 def test_units_of_other_measures_are_test_parts(measure):
     plan = plan_of(np.arange(24) % 2, measure=measure)
-    cells = cells_of(plan, 0, SHARES)
+    cells = stored_cells(plan, SHARES)
     units = units_of(plan, cells, range(6))
     assert (units.name, units.overlap, units.groups) == ("test parts", 0.5, None)
     assert units.losses["LDA"].tolist() == [[cells[Key("LDA", part)].losses[1] for part in range(6)]]
@@ -138,7 +120,7 @@ def test_entries_have_what_was_measured(measure):
     rng = np.random.default_rng(0)
     y = rng.normal(5.0, 3.0, size=30) if measure == "r2" else np.repeat(["a", "b"], [20, 10])[rng.permutation(30)]
     plan = plan_of(y, measure=measure)
-    cells = cells_of(plan, 1, SHARES)
+    cells = stored_cells(plan, SHARES, 1)
     for part, how in enumerate(("none", "minmax", "minmax", "robust", "minmax", "none")):
         cell = cells[Key("LDA", part)]
         stopped = how == "none"
@@ -188,7 +170,7 @@ def test_entries_have_what_was_measured(measure):
 
 def test_the_number_of_neighbours_is_the_median_of_the_parts():
     plan = plan_of(np.arange(24) % 2, n_neighbors=None)
-    cells = cells_of(plan, 0, SHARES)
+    cells = stored_cells(plan, SHARES)
     for part, k in enumerate((2, 1, 2, 1, 2, 2)):
         cell = cells[Key("LDA", part)]
         cells[Key("LDA", part)] = Cell(cell.losses, cell.predicted, 0.5, "standard", n_neighbors=k)
@@ -200,21 +182,21 @@ def test_the_number_of_neighbours_is_the_median_of_the_parts():
 
 def test_the_decision_is_the_judges():
     plan = plan_of(np.arange(60) % 2)
-    cells = cells_of(plan, 0, SHARES)
+    cells = stored_cells(plan, SHARES)
     units = units_of(plan, cells, range(6))
     name, decision = decide(plan, units, "Euclidean, scaled", "3-NN error")
     values = -np.stack([units.losses[name] for name in ("Euclidean, scaled", "LDA", "RCA")], axis=2)
     expected = judge(values, units.folds, measure="3-NN error", units="rows")
     assert decision.verdict == expected.verdict
     assert (name, decision.verdict.kind) == ("LDA", "shown to help")
-    noise = cells_of(plan, 0, dict.fromkeys(SHARES, 0.4))
+    noise = stored_cells(plan, dict.fromkeys(SHARES, 0.4))
     name, decision = decide(plan, units_of(plan, noise, range(6)), "Euclidean", "3-NN error")
     assert (name, decision.verdict.helps) == ("Euclidean", False)
 
 
 def test_a_tie_goes_to_the_plain_distance_and_to_raw_features():
     plan = plan_of(np.arange(24) % 2)
-    cells = cells_of(plan, 0, dict.fromkeys(SHARES, 0.0))
+    cells = stored_cells(plan, dict.fromkeys(SHARES, 0.0))
     units = units_of(plan, cells, range(6))
     assert reference_of(plan, units) == "Euclidean"
     found = entries(plan, cells, range(6), units, "Euclidean")
@@ -227,7 +209,7 @@ def test_all_features_are_scaled_unless_another_scaling_is_clearly_better(share,
     y = np.arange(60) % 2
     plan = plan_of(y, X=np.column_stack([np.arange(60.0), y]))
     shares = {"Euclidean": 0.0, "Euclidean, scaled": share, "Euclidean, all scaled": 0.5, "LDA": 0.5, "RCA": 0.5}
-    units = units_of(plan, cells_of(plan, 0, shares), range(6))
+    units = units_of(plan, stored_cells(plan, shares), range(6))
     means = {name: units.losses[name].mean() for name in shares}
     assert means["Euclidean, scaled"] < means["Euclidean, all scaled"]  # a lower error alone is not enough
     assert scaled_of(plan, units) == expected
@@ -235,14 +217,14 @@ def test_all_features_are_scaled_unless_another_scaling_is_clearly_better(share,
 
 def test_without_0_1_features_there_is_one_scaled_distance():
     plan = plan_of(np.arange(24) % 2)
-    units = units_of(plan, cells_of(plan, 0, SHARES), range(6))
+    units = units_of(plan, stored_cells(plan, SHARES), range(6))
     assert scaled_of(plan, units) == "Euclidean, scaled"
     assert scaled_of(plan_of(np.arange(24) % 2, scaling="none"), units) == "Euclidean"
 
 
 def test_the_context_of_baselines_is_a_mean_over_their_parts():
     plan = plan_of(np.arange(24) % 2)
-    cells = cells_of(plan, 0, SHARES)
+    cells = stored_cells(plan, SHARES)
     own = {part: cells[Key("RCA", part)] for part in range(3)}
     boosting = entry_of(plan, "gradient boosting", own)
     assert not boosting.learned
