@@ -44,7 +44,7 @@ _VALUES = (None, 0, -1, 2.5, 1e-300, 1e300, np.nan, np.inf, "x", "auto", True, [
 # Warnings that are documented: POLA's max_loss was not reached; few triplets, whose metric is mixed with the plain one;
 # and scikit-learn's of feature names in only one of two X, and of sparse columns.
 _WARNINGS = (ConvergenceWarning,)
-_WARNED = re.compile("feature names|DataFrame with sparse columns|shrinkage_ is|mixture of both|column-vector y")
+_WARNED = re.compile("feature names|DataFrame with sparse columns|mixture of the learned|column-vector y")
 # scikit-learn's own words about X, which its checks of estimators ask for, and what they say of features and classes.
 _WORDS = re.compile(
     r"array with|Expected 2D|Expected a 2-dimensional|Complex data|dense data is required|could not convert|"

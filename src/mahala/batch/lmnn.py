@@ -51,9 +51,8 @@ class LMNN(IterationParams, TripletLearner):
         The first L, whose scale is then chosen; a metric is used unchanged.
     shrinkage : "auto" or float, default="auto"
         Share of the Euclidean distance in the metric, for a fit to Triplets; 0 for the paper's minimum. If there are
-        fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, or more if that predicts
-        triplets of held-out items better; a warning says how many. Otherwise, with `n_components` and with labels,
-        "auto" is 0.
+        fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, and a warning says so.
+        Otherwise, with `n_components` and with labels, "auto" is 0.
     max_iter, tol : int and float, default=1000 and 1e-6; see :class:`mahala.NCA`
     warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 

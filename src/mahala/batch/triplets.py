@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Model, matrix_of
@@ -157,14 +156,6 @@ class TripletLearner(BatchLearner):
     def _finished(self, data: LabelledRows | Triplets, model: Model) -> Model:
         if self._reduces or not isinstance(data, Triplets):
             return model
-        settings: dict[str, object] = {"shrinkage": 0.0, "warm_start": False, "callback": None, "verbose": False}
-        seed = 0 if self.random_state is None else self._seed  # a learner that draws nothing else stays the same
-        if "random_state" in self.get_params(deep=False):
-            settings["random_state"] = seed
-
-        def fit(part: Triplets) -> MahalanobisMetric:
-            return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
-
         plain, learned = MahalanobisMetric.euclidean(data.n_features), lambda: MahalanobisMetric(matrix_of(model))
-        weights = mixing_weights(type(self).__name__, self.shrinkage, data, learned, plain, fit, seed)
+        weights = mixing_weights(type(self).__name__, self.shrinkage, data, learned, plain)
         return model if weights == Weights() else model | {"weights": np.array(weights)}

@@ -27,9 +27,9 @@ class OASIS(SimilarityLearner):
         Whether `metric_` is the mean of the models before each step instead of the last one.
     shrinkage : float or "auto", default="auto"
         Share of `init` in `metric_`, both on one scale, after a `fit` to Triplets; 0 for the paper's result. If there
-        are fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, or more if that predicts
-        triplets of held-out items better; a warning says how many. Otherwise "auto" is 0, and so it is with labels,
-        with `init="zero"` and for streams. `partial_fit` after `fit` keeps the weights of both.
+        are fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, and a warning says so.
+        Otherwise "auto" is 0, and so it is with labels, with `init="zero"` and for streams. `partial_fit` after `fit`
+        keeps the weights of both.
     n_triplets : int, default=100_000
         Triplets drawn from labelled rows: x from all rows, x⁺ from its class, x⁻ from the rest.
     storage : {"auto", "dense", "sparse", "gram"}, default="auto"

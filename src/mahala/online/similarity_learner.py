@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from mahala.comparisons import Comparisons, Triplets
 from mahala.comparisons.triplets import draw_triplets
@@ -198,14 +197,7 @@ class SimilarityLearner(OnlineLearner):
         plain = self._plain()
         if plain is None:
             return
-        seed = 0 if self.random_state is None else self._seed  # given triplets leave nothing else to draw
-        settings = {"shrinkage": 0.0, "record": False, "random_state": seed}
-
-        def fit(part: Triplets) -> BilinearMetric:
-            return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
-
-        name = type(self).__name__
-        weights = mixing_weights(name, self.shrinkage, triplets, lambda: self.metric_, plain, fit, seed)
+        weights = mixing_weights(type(self).__name__, self.shrinkage, triplets, lambda: self.metric_, plain)
         if weights != Weights():
             self._weights = np.array(weights)
             self._formed.clear()

