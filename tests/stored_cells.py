@@ -43,7 +43,8 @@ def stored_cell(plan, key, share, seed=0, **fields):
     curve[n_neighbors - 1] = losses(
         plan.measure, predicted[:, np.newaxis], values, scores, rarer_class(plan.target.codes)
     )[0]
-    return Cell(curve, predicted, 0.5, **({"scaling": "standard", "n_neighbors": n_neighbors} | fields))
+    usual = {"scaling": "standard", "n_neighbors": n_neighbors, "record_shares": np.zeros(len(plan.records))}
+    return Cell(curve, predicted, 0.5, **(usual | fields))
 
 
 def stored_cells(plan, shares, seed=0, **fields):
