@@ -53,7 +53,7 @@ def changed_files():
 
 
 def leave_out_pages(config, items):
-    """Run the code of changed pages and of every third page, another third each day.
+    """Run the code of changed pages and of every seventh page, another seventh each day of the week.
 
     MAHALA_DOCS=all runs all of them, and so do -k and the name of a test.
     """
@@ -66,7 +66,7 @@ def leave_out_pages(config, items):
     left_out = [
         item
         for number, item in enumerate(pages)
-        if (number + today) % 3 and item.callspec.params["page"].relative_to(TESTS.parent).as_posix() not in changed
+        if (number + today) % 7 and item.callspec.params["page"].relative_to(TESTS.parent).as_posix() not in changed
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 
 import numpy as np
@@ -17,6 +16,7 @@ from mahala.cli.group import Group
 from mahala.cli.main import app
 from mahala.cli.output import print_json
 from mahala.support.limits import NOTICE, Compiling
+from processes import Program
 
 
 def failing(error):
@@ -78,9 +78,10 @@ def test_a_reader_that_goes_away_is_no_error():
         "from mahala.cli.main import app; import typer\n"
         "@app.command()\ndef many():\n  while True: typer.echo('y')\napp()"
     )
-    shell = f'{sys.executable} -c "{code}" many | head -1'
-    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, timeout=60)
-    assert (result.stdout, result.stderr) == ("y\n", "")
+    with Program(code, "many") as process:
+        assert process.stdout.readline() == "y\n"
+        process.stdout.close()
+        assert (process.wait(), process.stderr.read()) == (141, "")
 
 
 def test_version():
