@@ -183,7 +183,7 @@ def test_a_failure_is_an_entry():
 
 
 def test_learners_that_are_not_better_do_not_help(stored):
-    stored({"LDA": 0.4, "RCA": 0.45})
+    stored({"LDA": 0.5, "RCA": 0.55})
     board = compare(*table(), PANEL)
     assert board.verdict.kind == "does not help"
     assert board.winner is board.euclidean

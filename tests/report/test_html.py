@@ -122,7 +122,7 @@ def test_a_failure_and_no_learner_at_all():
 
 
 def test_the_heading_is_the_outcome():
-    board, text = make(*table(), shares={"LDA": 0.4, "RCA": 0.4})
+    board, text = make(*table(), shares={"LDA": 0.5, "RCA": 0.5})
     assert board.verdict.kind == "does not help"
     assert f"<h1>{board.headline}</h1>" in text
     assert "For context: k-NN with" in text
