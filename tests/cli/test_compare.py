@@ -79,8 +79,8 @@ def test_files_and_json_agree(cups, tmp_path):
     assert "<b>kind</b>" not in page
 
 
-@pytest.mark.usefixtures("stored")
-def test_the_default_folder_is_named_after_the_table(cups, tmp_path, monkeypatch):
+def test_the_default_folder_is_named_after_the_table(cups, tmp_path, stored, monkeypatch):
+    stored({"LDA": 0.5, "RCA": 0.5})  # so that there is no second model
     monkeypatch.chdir(tmp_path)
     result = mahala(cups, "--label", "<b>kind</b>", "--no-report", *QUICK)
     assert result.exit_code == 0

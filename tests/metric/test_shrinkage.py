@@ -46,6 +46,7 @@ def share_predicted(metric, X, rows):
     return float(np.mean(metric.margins(Triplets(X, *rows.T)) > 0.0))
 
 
+@pytest.mark.filterwarnings("ignore:LMNN learned nothing")
 @every_learner
 def test_made_up_answers_that_a_learner_spoils(learner):
     """The plain metric is right, up to noise: without shrinkage each learner loses on new items, by default less."""
@@ -129,6 +130,7 @@ def test_number_of_components():
         mahala.LMNN(n_components=2, shrinkage=0.5).fit(Triplets(X, *rows.T))
 
 
+@pytest.mark.filterwarnings("ignore:LMNN learned nothing")
 @needs("men_emb.npz")
 def test_words_that_were_not_learned_from():
     """Answers of people: without shrinkage much is lost for new words, by default less."""
