@@ -107,7 +107,7 @@ def test_what_the_budget_stopped_before_it_was_ahead_is_not_ranked():
     """A ruined score is no result, but one that is better than the plain distance is."""
     plan = plan_of(np.arange(90) % 3)
     shares = {"Euclidean": 0.7, "Euclidean, scaled": 0.4, "LDA": 0.5, "RCA": 0.1}
-    cells = cells_of(plan, 0, shares)
+    cells = stored_cells(plan, shares)
     cells |= {key: replace(cell, stopped=True) for key, cell in cells.items() if key.name in LEARNERS}
     units = units_of(plan, cells, range(6))
     found = entries(plan, cells, range(6), units, "Euclidean, scaled")
