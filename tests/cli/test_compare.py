@@ -403,7 +403,7 @@ def test_a_budget_is_a_time(tmp_path):
         "--folds", 2, "--repeats", 1, "--no-baselines",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "LMNN (2 of 2). A larger budget lets them finish." in words(result.output)
+    assert "LMNN (2 of 2). Their errors are those of the best so far; a larger budget" in words(result.output)
 
 
 def test_members_that_are_left_out_are_listed(tmp_path, monkeypatch, stored):
