@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import tracemalloc
+import warnings
 from contextlib import suppress
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import scipy
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -202,7 +203,8 @@ def test_bad_labels(learner, labelled):
         fresh.fit(X, y[:-1])
     with pytest.raises(ValueError, match="continuous"):
         fresh.fit(X, X[:, 0])
-    with suppress(ValueError):  # some learn from dissimilar rows alone; none warns
+    with suppress(ValueError), warnings.catch_warnings():  # some learn from dissimilar rows alone
+        warnings.filterwarnings("ignore", "NCA learned nothing", ConvergenceWarning)
         clone(learner).fit(X[:30], np.arange(30))
     words = np.array(["ash", "beech", "oak"], dtype=object)[y]
     missing = np.where(np.arange(len(y)) == 3, np.nan, y)

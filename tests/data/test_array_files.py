@@ -24,7 +24,7 @@ def test_npy(tmp_path):
         table = read_table(path, n_features=2)
         np.testing.assert_array_equal(table.X, X)
         assert table.X.dtype == kept
-        assert table[1:] == (None, None, None, (), None, {})
+        assert table[1:] == (None, None, None, (), None, {}, None)
     assert read_table(path, features=("a", "b")).X.shape == (3, 2)
     for options, words in (
         ({"n_features": 3}, "rows of 2 features, but the model compares rows of 3"),

@@ -392,7 +392,7 @@ def test_impressions_are_checked():
         Impressions(Z, Z, [0], [[3]], [[1]])
     with pytest.raises(ValueError, match="users must have one entry for each of the 1 impression"):
         Impressions(Z, Z, [0], [[1]], [[1]], users=[1, 2])
-    with pytest.raises(TypeError, match=r"impressions must be mahala\.Impressions, got list"):
+    with pytest.raises(TypeError, match=r"impressions must be mahala\.feedback\.Impressions, got list"):
         QueryAdapter().partial_fit([])
 
 

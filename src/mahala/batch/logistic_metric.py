@@ -80,7 +80,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
     Examples
     --------
     >>> import numpy as np
-    >>> from mahala import Triplets
+    >>> from mahala import MahalanobisMetric, Triplets
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 5))
     >>> a, b, c = rng.integers(60, size=(3, 400))
