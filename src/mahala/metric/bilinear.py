@@ -1,5 +1,7 @@
 """BilinearMetric: a similarity `xᵀ M x2`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """MahalanobisMetric: a distance `(x - x2)ᵀ M (x - x2)`."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Sequence
@@ -254,10 +256,10 @@ class MahalanobisMetric(Metric):
         self,
         X: RowsLike,
         y: object = None,
-        ax: "Axes | Sequence[Axes] | None" = None,
+        ax: Axes | Sequence[Axes] | None = None,
         *,
         names: Sequence[object] | None = None,
-    ) -> "Axes":
+    ) -> Axes:
         """Draw the rows of X in two dimensions, under the plain distance on the left and under this one on the right.
 
         The plain distance is that of the same features, scaled as for this metric. Of more than 2,000 rows a sample is
@@ -293,7 +295,7 @@ class MahalanobisMetric(Metric):
         self._require_psd("column_weights")
         return column_weights(self, X)
 
-    def plot_weights(self, X: RowsLike | None = None, ax: "Axes | None" = None) -> "Axes":
+    def plot_weights(self, X: RowsLike | None = None, ax: Axes | None = None) -> Axes:
         """Draw the largest `column_weights`; return Matplotlib's axes."""
         what = "weights, every feature in its own unit" if X is None else "mean squared distance"
         texts = {"title": "What distances consist of", "xlabel": f"share of the {what}"}
