@@ -57,7 +57,7 @@ def store(monkeypatch, shares=None):
     given = shares or {}
 
     def measure_cell(plan, key, *_):
-        share = PLAIN if key.name in plan.candidates and key.name not in plan.learners else OTHERS
+        share = OTHERS if key.name in (*plan.learners, *getattr(plan, "models", ())) else PLAIN
         return key, stored_cell(plan, key, given.get(key.name, share))
 
     monkeypatch.setattr(measuring, "measure_cell", measure_cell)

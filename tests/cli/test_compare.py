@@ -9,6 +9,7 @@ import signal
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 from typer.testing import CliRunner
 
 from mahala import PCA, Metric, knn_error
@@ -294,6 +295,32 @@ def test_the_plain_distance_is_saved_unless_it_is_beaten(tmp_path, stored):
     assert Metric.load(tmp_path / "out" / "model.safetensors").origin == origin
 
 
+@pytest.mark.parametrize("name", ["cosine", "PCA"])
+def test_a_plain_cosine_or_pca_that_is_clearly_better_is_the_reference_and_saved(tmp_path, stored, name):
+    stored({name: 0.1, "LDA": 0.3})
+    result = mahala("wine", "--learners", "LDA", "--folds", 3, "--repeats", 2, "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    shown = words(result.output)
+    assert re.search(rf"Does not help: the best learner, LDA, has a k-NN error of [\d.]+ %, {name} [\d.]+ %\.", shown)
+    assert f"model.safetensors holds the plain distance ({name}); apply it to raw" in shown
+    assert shown[shown.index("For context: ") :].count(f"k-NN with {name} ") == 1
+    metric = Metric.load(tmp_path / "out" / "model.safetensors")
+    assert metric.origin["learner"] == name
+    assert metric.transform(load_wine().data).shape == (178, metric.n_components)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert f"before: {name}" in page
+
+
+def test_a_page_has_one_number_of_neighbours(tmp_path, stored):
+    stored()
+    result = mahala("wine", "--learners", "LDA", "--folds", 3, "--repeats", 1, "-k", 3, "--output", tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    text = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    for words_of in (words(result.output), text):
+        assert "3-NN with " in words_of
+        assert set(re.findall(r"(\w+)-NN", words_of)) == {"3"}
+
+
 def test_a_learner_that_probably_helps_is_saved_beside_the_plain_distance(tmp_path, stored):
     stored({"RCA": 0.37})
     command = ["wine", "--learners", "rca", "-k", 3, "--folds", 3, "--no-baselines", "--no-report"]
@@ -355,7 +382,7 @@ def test_lopsided_classes_and_baselines(tmp_path):
     assert "gradient boosting" in shown
     told = json.loads(mahala(*command, "--metric", "roc_auc", "--json").stdout)
     assert (told["metric"], told["majority"], told["majority_error"]) == ("roc_auc", "fine", 0.1)
-    assert {own["name"] for own in told["baselines"]} == {"k-NN with cosine", "k-NN with PCA"}
+    assert {own["name"] for own in told["baselines"]} == {"cosine", "PCA"}
     models = {"NeighborClassifier", "logistic regression", "gradient boosting"}
     assert {own["name"] for own in told["models"]} == models
     assert {own["kind"] for own in told["models"]} == {"model"}

@@ -220,8 +220,10 @@ class _Result(NamedTuple):
     def fitted(self, entry: mahala.evaluation.Entry) -> mahala.Metric:
         """Return the metric of an entry, fitted to all that was compared."""
         from mahala.evaluation.cross_validation.fitting import refit, refit_answers
+        from mahala.evaluation.cross_validation.panel import UNSUPERVISED
 
-        board, table, learner = self.board, self.table, self.learners.get(entry.name)
+        board, table = self.board, self.table
+        learner = self.learners.get(entry.name, entry.name if entry.name in UNSUPERVISED else None)
         model: mahala.Metric
         if board.answers is not None:
             model = refit_answers(table.X, learner, unit_rows=entry.unit_rows, seconds=self.clock.seconds(_EACH))

@@ -70,7 +70,8 @@ def compare(
     All learners are evaluated on the same folds. In each training part, the features are scaled and the learner is
     fitted. The test part is then predicted by nearest neighbours in the training part: classes by votes, numbers by
     means. Each distance chooses its number of neighbours k in the training part. The reference is the plain distance
-    with the lowest error, of raw or of scaled features.
+    with the lowest error, of raw or of scaled features; or the cosine distance or PCA, if the lower bound of its gain,
+    as below, is above 0.
 
     The judge makes one test, however many learners there are. For each fold it chooses a learner on the other folds:
     the one with the largest mean gain minus 1.64 standard errors. This choice is measured on the fold. On all folds
@@ -83,8 +84,8 @@ def compare(
 
     The intervals of the entries describe each learner alone and are not adjusted for the number of learners.
 
-    Models predict test rows by themselves, from raw features. They are in `models` of the result, and `advice` says
-    which of them, or of the metrics with k-NN, is ahead on the same rows.
+    Models predict test rows by themselves, from raw features. They are in `models` of the result. `advice` says what to
+    use if a model is clearly ahead of any distance on the same rows, or a metric with k-NN of all models.
 
     Parameters
     ----------
@@ -129,8 +130,8 @@ def compare(
         determines the work, so that the result does not depend on the speed of the machine.
     baselines : bool, default=True
         Measure, in the first repetition, also models that predict by themselves: NeighborClassifier or
-        NeighborRegressor, logistic or ridge regression, and gradient-boosted trees. As context, measure k-NN with the
-        cosine distance, PCA and LDA.
+        NeighborRegressor, logistic or ridge regression, and gradient-boosted trees. Measure k-NN with the cosine
+        distance and PCA, each of which is context unless it is the reference, and as context that with LDA.
     random_state : int, default=0
         Seed of the folds, and of learners whose own `random_state` is None.
     n_jobs : int, default=1

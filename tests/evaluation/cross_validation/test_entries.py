@@ -204,6 +204,40 @@ def test_a_tie_goes_to_the_plain_distance_and_to_raw_features():
     assert decide(plan, units, "Euclidean", "error")[0] == "Euclidean"
 
 
+@pytest.mark.parametrize(
+    ("measure", "share", "expected"),
+    [
+        ("error", 0.38, "Euclidean, scaled"),
+        ("error", 0.2, "cosine"),
+        ("balanced", 0.2, "cosine"),
+        ("f1", 0.2, "cosine"),
+    ],
+)
+def test_the_cosine_is_the_reference_if_it_is_clearly_better(measure, share, expected):
+    """A lower error alone is not enough, and LDA as context is never a reference."""
+    plan = plan_of(np.arange(90) % 2, measure=measure, baselines=["cosine", "PCA", "LDA"], learners={"RCA": RCA()})
+    cells = stored_cells(
+        plan, {"Euclidean": 0.7, "Euclidean, scaled": 0.4, "cosine": share, "PCA": 0.5, "LDA": 0.0, "RCA": 0.3}
+    )
+    units = units_of(plan, cells, range(6))
+    assert units.losses["cosine"].mean() < units.losses["Euclidean, scaled"].mean()
+    assert reference_of(plan, units) == expected
+    found = entries(plan, cells, range(6), units, expected)
+    assert [entry.name for entry in found if not entry.learned] == [
+        *(["cosine"] if expected == "cosine" else []), "Euclidean, scaled", "Euclidean",
+    ]  # fmt: skip
+    assert decide(plan, units, expected, measure)[0] == ("RCA" if expected != "cosine" else "cosine")
+
+
+def test_a_baseline_that_is_not_measured_in_a_whole_repetition_is_no_reference():
+    plan = plan_of(np.arange(24) % 2, baselines=["cosine"])
+    cells = stored_cells(plan, SHARES | {"cosine": 0.0})
+    del cells[Key("cosine", 1)]
+    assert reference_of(plan, units_of(plan, cells, range(6))) == "Euclidean, scaled"
+    first = {key: cell for key, cell in cells.items() if key.part == 0}  # partial: one test part
+    assert "cosine" in units_of(plan, first, [0]).losses
+
+
 @pytest.mark.parametrize(("share", "expected"), [(0.38, "Euclidean, all scaled"), (0.1, "Euclidean, scaled")])
 def test_all_features_are_scaled_unless_another_scaling_is_clearly_better(share, expected):
     y = np.arange(60) % 2

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances, r2_score
 
 from mahala import LDA, MLKR, Metric
+from mahala.data.scaling import feature_scales
 from mahala.evaluation.cross_validation import fitting
 from mahala.evaluation.cross_validation.fitting import baseline_scores, embedded, refit
 from mahala.evaluation.cross_validation.panel import default_panel
@@ -31,7 +32,7 @@ def rows(n=120, d=6):
 
 def test_cosine_distances_are_those_of_unit_rows():
     X, y = rows()
-    train, test = embedded("k-NN with cosine", X[:80], y[:80], X[80:])
+    train, test = embedded("cosine", X[:80], y[:80], X[80:])
     np.testing.assert_allclose(
         pairwise_distances(test, train) ** 2 / 2.0, pairwise_distances(X[80:], X[:80], "cosine"), atol=1e-12
     )
@@ -42,10 +43,25 @@ def test_pca_keeps_95_percent_of_the_variance(sparse):
     X, y = rows()
     expected = PCA(0.95, svd_solver="full").fit(X[:80])
     given = sp.csr_array(X) if sparse else X
-    train, test = embedded("k-NN with PCA", given[:80], y[:80], given[80:])
+    train, test = embedded("PCA", given[:80], y[:80], given[80:])
     assert train.shape[1] == test.shape[1] == expected.n_components_ < 6
     ours, theirs = pairwise_distances(test, train), pairwise_distances(*map(expected.transform, (X[80:], X[:80])))
     np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cosine", "PCA"])
+@pytest.mark.parametrize("scaling", ["standard", "none"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_plain_distances_are_saved_as_they_were_measured(tmp_path, name, scaling, sparse):
+    X, y = rows()
+    given = sp.csr_array(X) if sparse else X
+    refit(given[:80], y[:80], name, scaling).save(tmp_path / "model.safetensors")
+    metric = Metric.load(tmp_path / "model.safetensors")
+    scales = feature_scales(X[:80], scaling)
+    train, test = embedded(name, X[:80] / scales, y[:80], X[80:] / scales)
+    measured, ours = pairwise_distances(test, train), metric.pairwise(X[80:], X[:80])
+    np.testing.assert_allclose(ours / ours.mean(), measured / measured.mean(), atol=1e-9)  # a factor does not matter
+    assert metric.origin["learner"] == name
 
 
 @pytest.mark.parametrize("name", ["logistic regression", "gradient boosting"])

@@ -144,7 +144,7 @@ def test_a_notebook_shows_every_entry_as_text():
 def test_a_constant_answer_is_context():
     found = board(BETTER, EUCLIDEAN, class_counts=(60, 30))
     assert (found.majority, found.majority_error) == ("a", pytest.approx(1 / 3))
-    assert found.context() == "For context: k-NN with NCA 10.0 %, always 'a' 33.3 %."
+    assert found.context() == "For context: 3-NN with NCA 10.0 %, always 'a' 33.3 %."
     balanced = board(BETTER, EUCLIDEAN, class_counts=(60, 30), metric="balanced")
     assert "always 'a' 50.0 %" in balanced.context()
     assert board(BETTER, EUCLIDEAN, class_counts=(60, 30), metric="f1").context() is None

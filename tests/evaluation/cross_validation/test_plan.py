@@ -63,9 +63,9 @@ def test_plain_distances_are_those_that_differ():
 
 def test_models_are_measured_on_the_parts_of_the_candidates():
     """Part by part in the first repetition, so that what ends early has both on the same rows."""
-    plan = replace(PLAN, models=["gradient boosting"], baselines=["k-NN with PCA"], parts=2 * PARTS)
+    plan = replace(PLAN, models=["gradient boosting"], baselines=["PCA"], parts=2 * PARTS)
     assert plan.candidates == [*plan.plain, "a"]
-    context = ["k-NN with PCA", "gradient boosting"]
+    context = ["PCA", "gradient boosting"]
     assert plan.keys[:18] == [Key(name, part) for part in range(3) for name in (*context, *plan.candidates)]
     assert plan.keys[18:] == [Key(name, part) for part in range(3, 6) for name in plan.candidates]
 

@@ -12,7 +12,7 @@ from mahala.data.scaling import Scaling
 from mahala.evaluation.cross_validation.answers import AnswerPlan, Split
 from mahala.evaluation.cross_validation.measures import row_losses
 from mahala.evaluation.cross_validation.measuring import Cell
-from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
+from mahala.evaluation.cross_validation.panel import COSINE, EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED, UNSUPERVISED
 from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.judge import Decision, choose, judge, mean_interval, paired_test
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
@@ -113,21 +113,34 @@ class Units(NamedTuple):
     rows: IndexArray | None = None
 
 
+def knn(n_neighbors: int | None) -> str:
+    """Return what nearest neighbours are called: "3-NN", or "k-NN" if k is chosen in each training part.
+
+    >>> knn(3), knn(None)
+    ('3-NN', 'k-NN')
+    """
+    return f"{'k' if n_neighbors is None else n_neighbors}-NN"
+
+
 def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Units:
-    """Return the losses of all candidates that did not fail, on the test parts that are done.
+    """Return the losses of all distances that did not fail, on the test parts that are done.
 
     Of rows that were tested in some of the repetitions only, because the comparison is partial, the complete
-    repetitions count; without any, the parts of the one with the most, or those of the screening. A learner that was
+    repetitions count; without any, the parts of the one with the most, or those of the screening. A distance that was
     not measured in all of these repetitions has in the others the mean loss of each row.
     """
-    measured = {name: [part for part in done if Key(name, part) in cells] for name in plan.candidates}
+    measured = {name: [part for part in done if Key(name, part) in cells] for name in plan.distances}
     names = [
         name
         for name, parts in measured.items()
         if parts and all(cells[Key(name, part)].failure is None for part in parts)
     ]
     if row_losses(plan.measure, plan.target.values, plan.target.values) is None:
-        by_part = {name: np.array([[cells[Key(name, part)].loss for part in done]]) for name in names}
+        by_part = {
+            name: np.array([[cells[Key(name, part)].loss for part in done]])
+            for name in names
+            if len(measured[name]) == len(done)
+        }
         overlap = 1.0 / max(plan.settings.folds - 1, 1)
         return Units(by_part, np.arange(len(done))[np.newaxis], None, "test parts", overlap)
     whole = [parts for parts in plan.repetitions if set(parts) <= set(done)]
@@ -141,6 +154,8 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     losses: dict[str, FloatArray] = {}
     for name in names:
         repeats = [parts for parts in used if set(parts) <= set(measured[name])]
+        if not repeats:
+            continue
         predicted = np.zeros((len(repeats), len(plan.target.codes)), dtype=plan.target.values.dtype)
         for repeat, parts in enumerate(repeats):
             for part in parts:
@@ -174,8 +189,14 @@ def unit_gains(units: Units, reference: str, name: str) -> FloatArray:
 
 
 def reference_of(plan: Plan | AnswerPlan, units: Units) -> str:
-    """Return the plain distance with the lowest mean loss."""
-    return min(plan.plain, key=lambda name: round(float(units.losses[name].sum()) / max(units.folds.size, 1), 12))
+    """Return the Euclidean distance with the lowest mean loss.
+
+    The cosine or PCA is returned instead if the lower bound of its gain is the largest one above 0.
+    """
+    best = min(plan.plain, key=lambda name: round(float(units.losses[name].sum()) / max(units.folds.size, 1), 12))
+    names = [best, *(name for name in units.losses if name in UNSUPERVISED and name not in plan.learners)]
+    losses = np.stack([units.losses[name].mean(axis=0) for name in names], axis=1)
+    return names[choose(losses[:, :1] - losses, units.groups)]
 
 
 def scaled_of(plan: Plan, units: Units) -> str:
@@ -206,7 +227,7 @@ def entries(
     base = units.losses[reference].mean(axis=0)
     most = np.inf if isinstance(plan, Plan) and plan.target.is_number else 1.0
     result = []
-    for name in plan.candidates:
+    for name in dict.fromkeys((*plan.candidates, reference)):
         if isinstance(plan, Plan) and name in screened_out(plan, cells, done):
             continue
         entry = entry_of(plan, name, {part: cells[Key(name, part)] for part in done if Key(name, part) in cells})
@@ -258,6 +279,7 @@ def entry_of(plan: Plan | AnswerPlan, name: str, cells: Mapping[int, Cell]) -> E
     counts = sorted(cell.n_neighbors for cell in cells.values())
     entry = Entry(
         name, learned, curves, error, seconds=seconds, scaling=scaling, stopped=stopped,
+        unit_rows=name == COSINE and not learned,
         n_neighbors=counts[len(counts) // 2], n_neighbors_low=counts[0], n_neighbors_high=counts[-1],
     )  # fmt: skip
     if isinstance(plan, AnswerPlan):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import rows_of_table
 from mahala.data.scaling import Scaling, feature_scales, learner_scales, unit_length
 from mahala.evaluation.cross_validation.measures import Measure, losses
+from mahala.evaluation.cross_validation.panel import COSINE, UNSUPERVISED
 from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.evaluation.cross_validation.voting import predictions
 from mahala.learner import Learner
@@ -31,8 +32,8 @@ from mahala.support.arrays import FloatArray, IndexArray, RowsLike, check_room
 from mahala.support.limits import has_been_stopped, out_of_time, time_limit
 from mahala.support.validation import check_rows, is_sparse
 
-# Distances, by which the nearest neighbours vote, and classifiers.
-DISTANCES = ("k-NN with cosine", "k-NN with PCA", "k-NN with LDA")
+# Distances, by which the nearest neighbours vote; those that do not learn from labels are plain. Then classifiers.
+DISTANCES = (*UNSUPERVISED, "LDA")
 CLASSIFIERS = ("logistic regression", "ridge regression", "gradient boosting")
 
 _MOST_COMPONENTS = 64
@@ -49,7 +50,7 @@ _LEAST_FOR_STOPPING = 20
 def refit(
     X: RowsLike,
     y: ArrayLike,
-    learner: Learner | None,
+    learner: Learner | Literal["cosine", "PCA"] | None,
     scaling: Scaling = "standard",
     feature_names: Sequence[str] | None = None,
     *,
@@ -58,9 +59,10 @@ def refit(
 ) -> MahalanobisMetric:
     """Fit a learner to scaled features and return its metric, which scales raw features itself.
 
-    If `learner` is None, return the Euclidean distance of the scaled features. The learner itself is not changed. All
-    scalings but "none" give learners features with a mean variance of 1, and "none" divides all features by one number
-    to that end, which does not change their proportions.
+    If `learner` is None, return the Euclidean distance of the scaled features; "cosine" is that of rows scaled to
+    length 1, "PCA" that in the directions of 95 % of the variance. A learner itself is not changed. All scalings but
+    "none" give learners features with a mean variance of 1, and "none" divides all features by one number to that end,
+    which does not change their proportions.
 
     Parameters
     ----------
@@ -68,8 +70,8 @@ def refit(
         With a data frame, the metric takes data frames, too.
     y : array of shape (n_rows,)
         Class labels, or numbers to predict.
-    learner : Learner or None
-        A learner of a Mahalanobis metric.
+    learner : Learner, "cosine", "PCA" or None
+        A learner of a Mahalanobis metric, or the name of a plain distance.
     scaling : "standard", "none", "numbers", "minmax" or "robust", default="standard"
         Scaling of the features, as for :func:`compare`; that of an entry is its `scaling`.
     feature_names : list of str or None, default=None
@@ -88,21 +90,27 @@ def refit(
     names = None if feature_names is None else tuple(feature_names)
     with time_limit(seconds) as limit:
         target = target_of(y, rows.shape[0], numbers)
-        metric = fitted(rows, target.codes if learner is None else target.of(learner), learner, scaling)
+        metric = fitted(rows, target.of(learner) if isinstance(learner, Learner) else target.codes, learner, scaling)
     origin = dict(metric.origin or {}) | ({"stopped": "time"} if limit.stopped else {})
     return replace(metric, feature_names=names, origin=origin, preprocessor=preprocessor)
 
 
-def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> MahalanobisMetric:
+def fitted(X: Any, y: Any, learner: Learner | str | None, scaling: Scaling) -> MahalanobisMetric:
     """Do the work of `refit`, on valid rows and the codes of their classes, or target values.
 
     A learner that a time limit stopped may be worse than it was at its start, so it returns the better one.
     """
-    if learner is None:
+    if learner is None or learner == COSINE:
         scales = feature_scales(X, scaling)
-        metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
+        metric = replace(
+            MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": learner or "Euclidean", "params": {}}
+        )
+        metric = metric if learner is None else metric.after(UnitRows())
         return (metric if scaling == "none" else metric.after(Scales(scales))).learned_from(X)
     step = Scales(learner_scales(X, scaling))
+    if isinstance(learner, str):
+        rows = step.apply(X)
+        learner = PCA(n_components=embedded(learner, rows, None, rows)[0].shape[1])
     metric = clone(learner).fit(step.apply(X), y).metric_
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
@@ -145,9 +153,12 @@ def refit_answers(
     return metric.after(UnitRows()) if isinstance(metric, MahalanobisMetric) and unit_rows else metric
 
 
-def embedded(name: str, train: Any, codes: IndexArray, test: Any) -> tuple[Any, Any]:
-    """Return training and test rows whose Euclidean distances are those of a baseline, from scaled rows."""
-    if name == DISTANCES[0]:
+def embedded(name: str, train: Any, codes: IndexArray | None, test: Any) -> tuple[Any, Any]:
+    """Return training and test rows whose Euclidean distances are those of a baseline, from scaled rows.
+
+    Only LDA needs the codes of the classes.
+    """
+    if name == COSINE:
         return normalize(train), normalize(test)
     if name == DISTANCES[2]:
         lda = LDA(shrinkage="auto").fit(train, codes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from mahala.evaluation.cross_validation.advice import Advice
-from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.entries import Entry, knn
 from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.display import as_table, paragraph, text_table
@@ -24,11 +24,11 @@ _MOST_LINES, _MOST_CURVES = 20, 8
 
 # What the loss of nearest neighbours is called, by the measure that ranks.
 _CALLED = {
-    "error": "{}-NN error",
-    "balanced": "balanced {}-NN error",
-    "f1": "{}-NN error (1 - F1)",
-    "roc_auc": "{}-NN error (1 - ROC AUC)",
-    "r2": "{}-NN error (1 - R²)",
+    "error": "{} error",
+    "balanced": "balanced {} error",
+    "f1": "{} error (1 - F1)",
+    "roc_auc": "{} error (1 - ROC AUC)",
+    "r2": "{} error (1 - R²)",
     "new items": "new-item error",
     "same items": "same-item error",
 }
@@ -131,7 +131,7 @@ class Leaderboard:
     ----------
     verdict : Verdict, whether learning helps: the judge chooses a learner on some folds and tests the choice on others
     chosen : name of the learner that the judge chooses, or of the plain distance
-    reference : name of the best plain distance
+    reference : name of the best plain distance: a Euclidean one, unless the cosine or PCA is clearly better
     scaled : name of the scaled plain distance to use where nothing helps: of the two with 0/1 features, that of all
         features scaled, unless the other one is clearly better
     cautions : Caution on each thing that makes the verdict doubtful, such as a column that gives the label away
@@ -148,8 +148,9 @@ class Leaderboard:
     answers : the answers that were compared, or None if rows were
     same_items : the leaderboard of answers about the same items, or None
     models : entries of models that predict by themselves, from the lowest error to the highest
-    advice : Advice on what to use, a model or k-NN with a metric; None if no model was measured on enough rows
-    baselines : errors of k-NN with other distances, as context
+    advice : Advice on what to use, a model or k-NN with a metric; None if no model was measured on enough rows, or if
+        models and metrics do not differ clearly
+    baselines : errors of nearest neighbours with other distances, as context
     left_out : reasons why members of the default panel were left out, by name
     parts : number of test parts that were measured, fewer than planned if the comparison is partial
     planned : number of test parts that were planned
@@ -190,12 +191,12 @@ class Leaderboard:
     @property
     def measure(self) -> str:
         """What the errors are, such as "3-NN error", or "k-NN error" if k is chosen in each training part."""
-        return _CALLED[self.metric].format("k" if self.n_neighbors is None else self.n_neighbors)
+        return _CALLED[self.metric].format(knn(self.n_neighbors))
 
     @property
     def loss_name(self) -> str:
         """What the errors of models are, such as "error" or "balanced error"."""
-        return _CALLED[self.metric].replace("{}-NN ", "")
+        return _CALLED[self.metric].replace("{} ", "")
 
     @property
     def choice_of_k(self) -> str:
@@ -312,13 +313,13 @@ class Leaderboard:
 
     def context(self) -> str | None:
         """Return a sentence with what other methods have by the same measure, or None if nothing is known."""
-        errors = {entry.name: entry.error for entry in self.baselines if entry.failure is None}
+        shown = [self.winner, *(entry for entry in self.baselines if entry.failure is None)]
+        errors = {f"{knn(self.n_neighbors)} with {entry.spoken}": entry.error for entry in shown}
         always = {"error": self.majority_error, "balanced": 1.0 - 1.0 / max(len(self.classes), 1)}
         if self.metric in always and self.majority:
             errors[f"always {self.majority!r}"] = always[self.metric]
-        if not errors:
+        if len(errors) == 1:
             return None
-        errors = {f"k-NN with {self.winner.spoken}": self.winner.error} | errors
         return f"For context: {', '.join(f'{name} {percent(error)}' for name, error in errors.items())}."
 
     def table(self) -> list[dict[str, Any]]:

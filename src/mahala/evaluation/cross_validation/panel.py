@@ -24,6 +24,9 @@ EUCLIDEAN_SCALED = "Euclidean, scaled"
 # 0/1 features, such as those of categories, are divided by their deviation, too.
 EUCLIDEAN_ALL = "Euclidean, all scaled"
 PLAIN = (EUCLIDEAN, EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
+# Of scaled features: what one may try beside the Euclidean distances, without labels.
+COSINE = "cosine"
+UNSUPERVISED = (COSINE, "PCA")
 
 # NCA looks at all pairs of rows in each iteration.
 _NCA_ROWS = 4_000

@@ -105,7 +105,7 @@ class Plan:
     learners : candidates besides the plain distances
     models : names of methods that predict by themselves, without a metric
     predictors : those among them that are estimators of mahala
-    baselines : names of other distances, which are context only
+    baselines : names of other distances, which are context unless the cosine or PCA is clearly better than `plain`
     left_out : reasons why members of the default panel are left out
     is_halved : whether only learners that can still win are measured after the first repetition
     n_screening : number of first parts, of rows that no other part tests, on which all learners are compared before
@@ -177,18 +177,24 @@ class Plan:
         """Names of the plain distances and of the learners."""
         return [*self.plain, *self.learners]
 
+    @property
+    def distances(self) -> list[str]:
+        """Names of all distances: the candidates and the baselines."""
+        return [*self.candidates, *self.baselines]
+
     @cached_property
     def keys(self) -> list[Key]:
         """The cells to measure, part by part: in the first repetition models and baselines before the candidates.
 
-        So what ends early has both on the same rows.
+        So what ends early has both on the same rows. Where units are test parts, baselines are measured on all of them.
         """
         keys = [Key(name, part) for part in range(self.n_screening) for name in self.candidates]
         for part in self.repetitions[0]:
             models = self.models if part in self.model_parts else ()
             keys += [Key(name, part) for name in (*self.baselines, *models, *self.candidates)]
         others = (part for parts in self.repetitions[1:] for part in parts)
-        return keys + [Key(name, part) for part in others for name in self.candidates]
+        beside = self.baselines if self.measure in ("f1", "roc_auc") else ()
+        return keys + [Key(name, part) for part in others for name in (*beside, *self.candidates)]
 
     def split(self, train: IndexArray, test: IndexArray) -> tuple[Any, Any]:
         """Return training and test rows, in which medians and categories are those of the training rows."""

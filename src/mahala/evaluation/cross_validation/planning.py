@@ -89,8 +89,8 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
     if metric != measure == "balanced":
         notes.append(_why_balanced(target))
-    without = {"k-NN with LDA", "logistic regression"} if target.is_number else {"ridge regression"}
-    taken = {name for learner in chosen for name in (learner, f"k-NN with {learner}")} | without | set(predictors)
+    without = {"LDA", "logistic regression"} if target.is_number else {"ridge regression"}
+    taken = {*chosen, *predictors} | without
     others = [name for name in (*CLASSIFIERS, *DISTANCES) if settings.baselines and name not in taken]
     return Plan(
         X=X,

@@ -67,7 +67,9 @@ def summarise(plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], done: list[int
         first_part=plan.parts[plan.n_screening],
         notes=tuple(notes),
         metric=plan.measure,
-        baselines=tuple(entry_of(plan, name, parts) for name, parts in baselines.items() if parts),
+        baselines=tuple(
+            entry_of(plan, name, parts) for name, parts in baselines.items() if parts and name != reference
+        ),
         parts=len(done),
         planned=planned,
         columns=() if preprocessor is None else tuple(preprocessor.columns_),
