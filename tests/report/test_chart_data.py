@@ -9,6 +9,7 @@ import pytest
 
 from mahala import LDA
 from mahala.evaluation.compare import held_out
+from mahala.evaluation.cross_validation.fitting import refit
 from mahala.report.chart_data import (
     Shown,
     _distances,
@@ -70,7 +71,7 @@ def test_of_many_classes_those_with_the_most_errors_are_drawn(board):
 def test_neighbours_are_the_nearest_other_rows():
     rows = np.random.default_rng(0).normal(size=(40, 3))
     points = np.array([3, 7, 30])
-    found, distances = _neighbours(rows, points)
+    found, distances = _neighbours(rows, points, 10)
     for point, own, far in zip(points, found, distances, strict=True):
         expected = np.linalg.norm(rows - rows[point], axis=1)
         expected[point] = np.inf
@@ -79,11 +80,11 @@ def test_neighbours_are_the_nearest_other_rows():
 
 
 def test_a_row_with_many_copies_is_not_its_own_neighbour():
-    found, distances = _neighbours(np.repeat(np.arange(2.0), 20)[:, None], np.arange(40))
+    found, distances = _neighbours(np.repeat(np.arange(2.0), 20)[:, None], np.arange(40), 10)
     assert found.shape == (40, 10)
     assert not (found == np.arange(40)[:, None]).any()
     np.testing.assert_allclose(distances, 0.0, atol=1e-7)
-    assert _neighbours(np.arange(3.0)[:, None], np.arange(3))[0].shape == (3, 2)
+    assert _neighbours(np.arange(3.0)[:, None], np.arange(3), 10)[0].shape == (3, 2)
 
 
 def test_rows_of_a_sample_keep_their_numbers(board):
@@ -101,7 +102,26 @@ def test_rows_of_a_sample_keep_their_numbers(board):
     assert [panel["title"] for panel in told.plane["panels"]] == [f"before: {board.euclidean.name}", "after: LDA"]
     after = metric.pairwise(X)
     np.fill_diagonal(after, np.inf)
-    assert told.plane["panels"][1]["neighbours"][:10] == np.argsort(after[0])[:10].tolist()
+    k = board.n_neighbors or board["LDA"].n_neighbors
+    found = np.reshape(told.plane["panels"][1]["neighbours"], (90, -1))
+    assert found[0].tolist() == np.argsort(after[0])[:k].tolist()
+    entries = [replace(entry, n_neighbors=7) for entry in board.entries]
+    told = before_and_after(replace(board, n_neighbors=None, entries=entries), some)
+    assert len(told.plane["panels"][0]["neighbours"]) == 7 * 90  # as many as vote for what the page says of LDA
+
+
+@pytest.mark.parametrize("name", ["cosine", "PCA"])
+def test_rows_before_are_those_of_the_plain_distance(board, name):
+    X, y = table(3, 4, spread=1.0, n=90)
+    metric, mask = held_out(X, y, LDA(), board)
+    plain = replace(board.euclidean, name=name, scaling="standard")
+    entries = [*(entry for entry in board.entries if entry.name != board.reference), plain]
+    told = before_and_after(replace(board, reference=name, entries=entries), Shown("LDA", metric, metric, X, y, mask))
+    far = refit(X[~mask], y[~mask], name).pairwise(X)
+    np.fill_diagonal(far, np.inf)
+    found = np.reshape(told.plane["panels"][0]["neighbours"], (90, -1))
+    np.testing.assert_array_equal(np.sort(found[0]), np.sort(np.argsort(far[0])[: found.shape[1]]))
+    assert told.plane["panels"][0]["title"] == f"before: {name}"
 
 
 def test_shares_of_pairs_in_bins():

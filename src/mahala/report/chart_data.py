@@ -11,8 +11,9 @@ from mahala.comparisons import Comparisons
 from mahala.data.scaling import divided, feature_scales, unit_length
 from mahala.engine import current_engine
 from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.fitting import embedded
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
-from mahala.evaluation.cross_validation.panel import EUCLIDEAN
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN, UNSUPERVISED
 from mahala.metric import MahalanobisMetric, UnitRows
 from mahala.metric.plots import answers_hold, leading_plane, some_answers
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
@@ -146,6 +147,8 @@ class BeforeAfter:
 def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
     """Compare the best plain distance with the learned one."""
     before, after = _plain_rows(board, shown), shown.metric.transform(shown.X)
+    # Those that vote, so that the page has one k; answers have none.
+    k = board.n_neighbors or board[shown.name].n_neighbors or _NEIGHBOURS
     rng = np.random.default_rng(board.random_state)
     held_out = np.zeros(len(before), dtype=bool) if shown.held_out is None else shown.held_out
     rows = _some(np.flatnonzero(held_out), _MOST_ROWS_OF_PAIRS, rng)
@@ -164,7 +167,7 @@ def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
         places, spread = _spread(leading_plane(mapped)[points], rng)
         spreads.append(spread)
         places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)
-        neighbours, distances = _neighbours(mapped, points)
+        neighbours, distances = _neighbours(mapped, points, k)
         if shown.codes is None:
             median = float(np.median(distances)) or 1.0
         x, y = places.round(4).T.tolist()
@@ -193,7 +196,10 @@ def _plain_rows(board: Leaderboard, shown: Shown) -> Array:
         X = unit_length(X) if plain.unit_rows else X
     elif plain.name != EUCLIDEAN:
         assert shown.held_out is not None, "rows were held out"
-        X = divided(X, feature_scales(X[np.flatnonzero(~shown.held_out)], plain.scaling))
+        learned_from = np.flatnonzero(~shown.held_out)
+        X = divided(X, feature_scales(X[learned_from], plain.scaling))
+        if plain.name in UNSUPERVISED:
+            X = embedded(plain.name, X[learned_from], None, X)[1]
     return X.toarray() if is_sparse(X) else np.asarray(X, dtype=np.float64)
 
 
@@ -245,9 +251,9 @@ def _histograms(similar: FloatArray, dissimilar: FloatArray) -> dict[str, list[f
     return {"edges": _rounded(edges), **{kind: _rounded(share) for kind, share in shares.items()}}
 
 
-def _neighbours(mapped: Array, points: IndexArray) -> tuple[IndexArray, FloatArray]:
-    """Return the nearest other rows of each point, and their distances."""
-    k = min(_NEIGHBOURS, len(mapped) - 1)
+def _neighbours(mapped: Array, points: IndexArray, k: int) -> tuple[IndexArray, FloatArray]:
+    """Return the k nearest other rows of each point, and their distances."""
+    k = min(k, len(mapped) - 1)
     nearest, squared = current_engine().nearest(mapped, mapped[points], k + 1)
     is_self = nearest == points[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # so many copies of a row that it is not among its nearest itself

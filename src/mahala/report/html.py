@@ -140,7 +140,7 @@ def _table(board: Leaderboard, lines: Sequence[Line], first: str, error: str) ->
 
 MODEL_NOTE = (
     "Models predict test rows by themselves, from raw features; metrics, below, let the nearest rows vote. All are "
-    "measured on the same rows. Difference: that from the best plain distance with k-NN, in percentage points."
+    "measured on the same rows. Difference: that from the best plain distance, in percentage points."
 )
 
 LEADERBOARD_NOTE = (

@@ -398,7 +398,7 @@
       const row = points[at];
       input.value = number(row);
       const called = `row ${count(number(row))}${names ? ` (${names[row]})` : ""}`;
-      title.replaceChildren(`The ${n} nearest rows of ${called}${codes || values ? ", " : ""}`, ...badge(row));
+      title.replaceChildren(`The ${n === 1 ? "nearest row" : `${n} nearest rows`} of ${called}${codes || values ? ", " : ""}`, ...badge(row));
       lists.replaceChildren(
         ...panels.map((panel) => {
           const lines = own(panel, at).map((other, j) => {
