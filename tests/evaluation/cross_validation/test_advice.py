@@ -16,7 +16,7 @@ from mahala.evaluation.cross_validation.measuring import choose, measure_cell
 from mahala.evaluation.cross_validation.plan import Key
 from mahala.judge import judge, mean_interval, paired_test
 from mahala.support.parameters import get_config
-from stored_cells import stored_cells
+from stored_cells import store, stored_cells
 
 MODELS = ["NeighborClassifier", "logistic regression", "gradient boosting"]
 QUICK = {"trees": False, "linear": False, "n_bins": 2}
@@ -51,20 +51,44 @@ def test_a_model_that_is_ahead_of_all():
     advice, models, ranked, _ = advice_of(*measured(shares))
     assert [entry.name for entry in models] == MODELS
     assert (advice.name, advice.error, advice.level_with) == ("NeighborClassifier", 0.0, ())
-    assert set(advice.ahead_of) == {*MODELS[1:], "k-NN with LDA"}
+    assert set(advice.ahead_of) == {*MODELS[1:], "2-NN with LDA"}
     assert advice.headline == "NeighborClassifier is ahead"
     assert advice.sentence == (
-        f"NeighborClassifier (0.0 % error) is ahead of logistic regression ({shown(models[1].error)}), gradient "
-        f"boosting ({shown(models[2].error)}) and any distance ({shown(ranked[0].error)})."
+        f"NeighborClassifier (0.0 % error) is far ahead of any distance ({shown(ranked[0].error)}). It is also ahead "
+        f"of logistic regression ({shown(models[1].error)}) and gradient boosting ({shown(models[2].error)})."
     )
 
 
+def test_a_model_is_far_ahead_with_half_of_the_errors():
+    shares = {"NeighborClassifier": 0.4, "logistic regression": 0.4, "LDA": 0.4}
+    for share, ahead in ((0.1, "far ahead"), (0.23, "ahead")):
+        advice, *_ = advice_of(*measured(shares | {"gradient boosting": share}, n=480))
+        assert advice.headline == "Gradient boosting is ahead"
+        assert advice.sentence.startswith(
+            f"Gradient boosting ({shown(advice.error)} error) is {ahead} of any distance ("
+        )
+
+
 def test_a_metric_that_is_ahead_of_all():
-    advice, _, ranked, _ = advice_of(*measured(dict.fromkeys(MODELS, 0.4) | {"LDA": 0.02}))
+    advice, models, ranked, _ = advice_of(*measured(dict.fromkeys(MODELS, 0.4) | {"LDA": 0.02}, n_neighbors=None))
     assert advice.name == "k-NN with LDA"
     assert advice.level_with == ()
-    assert advice.sentence.startswith(f"k-NN with LDA ({shown(ranked[0].error)} error) is ahead of ")
+    behind = [f"{entry.name} ({shown(entry.error)})" for entry in models]
+    for text in behind:
+        assert text in advice.sentence
+    assert advice.sentence.startswith(f"k-NN with LDA ({shown(ranked[0].error)} error) is far ahead of ")
     assert "any distance" not in advice.sentence
+
+
+def test_a_distance_of_the_context_is_a_distance():
+    """A model that is ahead of the candidates, but not of k-NN with PCA, is not ahead of any distance."""
+    shares = {"NeighborClassifier": 0.05, "logistic regression": 0.4, "gradient boosting": 0.4, "LDA": 0.3}
+    advice, *_ = advice_of(*measured(shares))
+    assert "any distance" in advice.sentence
+    for share, expected in ((0.2, "(20."), (0.06, None)):
+        found, *_ = advice_of(*measured(shares | {"PCA": share}, baselines=["PCA"], n=240))
+        assert (found is None) == (expected is None)
+        assert expected is None or f"any distance {expected}" in found.sentence
 
 
 def test_some_are_not_clearly_behind():
@@ -73,23 +97,28 @@ def test_some_are_not_clearly_behind():
     assert advice.level_with == ("logistic regression",)
     assert advice.headline == f"{models[0].name} or {advice.level_with[0]}"
     assert advice.sentence == (
-        f"NeighborClassifier ({shown(models[0].error)} error) is ahead of gradient boosting "
-        f"({shown(models[2].error)}) and any distance ({shown(ranked[0].error)}); logistic regression "
+        f"NeighborClassifier ({shown(models[0].error)} error) is far ahead of any distance ({shown(ranked[0].error)}). "
+        f"It is also ahead of gradient boosting ({shown(models[2].error)}). Logistic regression "
         f"({shown(models[1].error)}) is not clearly behind."
     )
 
 
-def test_no_method_is_ahead():
-    advice, *_ = advice_of(*measured(dict.fromkeys((*SHARES, *MODELS), 0.3)))
-    assert advice.ahead_of == ()
-    assert advice.headline == "No method is clearly ahead"
-    assert advice.sentence.startswith("No method is clearly ahead: ")
-    assert advice.sentence.endswith(" do not differ clearly.")
+@pytest.mark.parametrize(
+    "shares",
+    [
+        dict.fromkeys((*SHARES, *MODELS), 0.3),
+        {"LDA": 0.02, "NeighborClassifier": 0.03},  # ahead of the other models only
+        {"LDA": 0.03, "NeighborClassifier": 0.02},
+    ],
+)
+def test_nothing_is_said_where_models_and_distances_do_not_differ_clearly(shares):
+    usual = {"logistic regression": 0.4, "gradient boosting": 0.4}
+    assert advice_of(*measured(usual | shares))[0] is None
 
 
 @pytest.mark.parametrize("kind", ["error", "balanced", "r2", "grouped"])
 def test_models_are_judged_by_the_units_of_the_metrics(kind):
-    shares = {"NeighborClassifier": 0.1, "logistic regression": 0.3, "gradient boosting": 0.5}
+    shares = {"NeighborClassifier": 0.1, "logistic regression": 0.3, "gradient boosting": 0.5, "LDA": 0.4}
     groups = np.arange(120) // 4 if kind == "grouped" else None
     measure = kind if kind == "balanced" else "error"
     plan, cells = measured(shares, numbers=kind == "r2", measure=measure, groups=groups)
@@ -112,6 +141,7 @@ def test_models_are_judged_by_the_units_of_the_metrics(kind):
         assert (entry.low, entry.high) == pytest.approx((max(low, 0.0), high if kind == "r2" else min(high, 1.0)))
         expected = paired_test(own[entry.name] - base, groups)[:3]
         assert (entry.difference, entry.difference_low, entry.difference_high) == pytest.approx(expected)
+    assert ("(1 - R² of " in advice.sentence) == (kind == "r2")
     for other in MODELS[1:]:
         values = -np.stack([own[other], own[MODELS[0]]], axis=1)[np.newaxis]
         verdict = judge(values, units.folds[:1], measure="", units="", groups=groups).verdict
@@ -186,7 +216,7 @@ def test_a_predictor_stops_at_its_limit():
     assert (cell.stopped, cell.failure) == (True, None)
 
 
-def test_predictors_are_compared_by_name_and_as_estimators():
+def test_predictors_are_compared_by_name_and_as_estimators(monkeypatch):
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     X = rng.normal(size=(90, 3)) + 2.0 * y[:, None]
@@ -194,11 +224,13 @@ def test_predictors_are_compared_by_name_and_as_estimators():
     board = compare(X, y, {"mine": NeighborClassifier(**QUICK)}, **settings)
     assert [entry.name for entry in board.models] == ["mine"]
     assert board.verdict.sentence.startswith("No metric was learned; ")
-    assert board.advice is not None
     assert repr(board).splitlines()[1].split()[:2] == ["model", "error"]
-    assert board.advice.sentence in " ".join(repr(board).split())
-    assert board.headline.startswith(board.advice.headline)
     assert compare(X, y, ["LDA"], **settings).models == ()
     numbers = compare(X, X[:, 0] + 0.0, {"it": NeighborRegressor(**QUICK)}, **settings)
     assert [entry.name for entry in numbers.models] == ["it"]
     assert np.isfinite(numbers.models[0].absolute_error)
+    store(monkeypatch, {"mine": 0.0})
+    board = compare(X, y, {"mine": NeighborClassifier(**QUICK)}, **settings)
+    assert board.headline.startswith("mine is ahead · ")
+    assert board.summary.startswith("mine (0.0 % error) is far ahead of any distance (")
+    assert board.advice.sentence in " ".join(repr(board).split())

@@ -27,7 +27,7 @@ def plan_of(n=200, repeats=3, **fields):
     return Plan(
         X=np.arange(2.0 * n).reshape(n, 2) ** 2, target=target, rows=np.arange(n), n_rows=n, counts=np.arange(1, 3),
         groups=None, measure="error", settings=Settings(folds=4, repeats=repeats, n_neighbors=2),
-        **({"is_halved": True, "baselines": ["k-NN with PCA"], "learners": LEARNERS} | parts | fields),
+        **({"is_halved": True, "baselines": ["PCA"], "learners": LEARNERS} | parts | fields),
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_the_better_third_goes_on():
     assert rounds == [["a", "b", "c", "d", "e"], ["a", "b"], ["a"], ["a"], ["a"]]
     plan = plan_of(repeats=5)
     assert finished_parts(plan, cells) == list(range(20))
-    assert {key.part for key in cells if key.name == "k-NN with PCA"} == {0, 1, 2, 3}
+    assert {key.part for key in cells if key.name == "PCA"} == {0, 1, 2, 3}
 
 
 def test_learners_that_cannot_win_are_out():
@@ -174,7 +174,7 @@ def test_models_of_a_large_table_are_measured_on_two_test_parts():
     tested = np.concatenate([plan.parts[part][1] for part in (2, 3)])
     assert board.models[0].error == pytest.approx(np.mean(tested < 60))
     assert board.models[0].difference == pytest.approx(np.mean(tested < 60) - np.mean(tested < 100))
-    assert board.advice.name == "k-NN with a"
+    assert board.advice.name == "2-NN with a"
 
 
 def test_one_learner_is_tested_even_if_none_is_better_in_the_screening():

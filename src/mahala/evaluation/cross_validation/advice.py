@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mahala.evaluation.cross_validation.entries import Entry, Units, entry_of, in_order
+from mahala.evaluation.cross_validation.entries import Entry, Units, entry_of, in_order, knn
+from mahala.evaluation.cross_validation.fitting import CLASSIFIERS
 from mahala.evaluation.cross_validation.measures import row_losses
 from mahala.evaluation.cross_validation.measuring import Cell
 from mahala.evaluation.cross_validation.plan import Key, Plan
@@ -21,10 +22,12 @@ _CALLED = {
     "roc_auc": "1 - ROC AUC of {}",
     "r2": "1 - R² of {}",
 }
+# "Far ahead" has at most this share of the lowest error behind.
+_FAR = 0.5
 
 
 class Advice(NamedTuple):
-    """What to use: the method with the lowest error, and of which others it is ahead.
+    """What to use: a model that is clearly ahead of any distance, or a distance that is ahead of all models.
 
     Attributes
     ----------
@@ -43,9 +46,8 @@ class Advice(NamedTuple):
     @property
     def headline(self) -> str:
         """The advice in a few words."""
-        if not self.level_with:
-            return f"{self.name} is ahead"
-        return f"{self.name} or {self.level_with[0]}" if len(self.level_with) == 1 else "No method is clearly ahead"
+        names = " or ".join((_first(self.name), *self.level_with))
+        return names if self.level_with else f"{names} is ahead"
 
 
 class Shared(NamedTuple):
@@ -118,7 +120,7 @@ def model_entries(plan: Plan, cells: Mapping[Key, Cell], shared: Shared, referen
 def advise(
     plan: Plan, shared: Shared, decision: Decision, chosen: Entry, best: Entry, models: Sequence[Entry]
 ) -> Advice | None:
-    """Return what to use, or None without a model that was measured on enough units.
+    """Return what to use, or None if models and distances do not differ clearly, or were measured on too few units.
 
     `chosen` is the distance that the judge chooses, whose losses are those of choices on other folds, and `best` the
     one with the lowest error. That error is optimistic, so a model that is ahead of `best` is ahead of any distance.
@@ -129,26 +131,39 @@ def advise(
     losses = {entry.name: shared.losses[entry.name] for entry in models}
     errors = {entry.name: entry.error for entry in models}
     honest = -decision.values[shared.rows] if chosen.learned else shared.losses[chosen.name]
-    nearest = f"k-NN with {chosen.spoken}"
+    voters = knn(plan.settings.n_neighbors)
     if honest.mean().round(12) <= min(values.mean() for values in losses.values()).round(12):
-        name, own, error = nearest, honest, chosen.error
-        others = losses
+        name, own, error = f"{voters} with {chosen.spoken}", honest, chosen.error
+        rivals = list(losses)
     else:
         name = models[0].name
         own, error = losses.pop(name), errors.pop(name)
-        nearest = f"k-NN with {best.spoken}"
-        others = losses | {nearest: shared.losses[best.name]}
-        errors[nearest] = best.error
-    behind = [other for other, values in others.items() if _is_ahead(plan, shared, own, values)]
-    level = [other for other in others if other not in behind]
-    # Whatever is behind the best distance is behind all.
-    spoken = {other: "any distance" if other == nearest and other in behind else other for other in others}
-    sentence = _sentence(
-        f"{name} ({_CALLED[plan.measure].format(_percent(error))})",
-        [f"{spoken[other]} ({_percent(errors[other])})" for other in behind],
-        [f"{spoken[other]} ({_percent(errors[other])})" for other in level],
-    )
+        # Whatever is ahead of the best distance, those of the context included, is ahead of all.
+        distances = {other: float(shared.losses[other].mean()) for other in plan.baselines if other in shared.losses}
+        distances[best.name] = best.error
+        nearest = min(distances, key=distances.__getitem__)
+        rivals = [f"{voters} with {Entry(nearest, learned=False).spoken}"]
+        losses[rivals[0]], errors[rivals[0]] = shared.losses[nearest], distances[nearest]
+    behind = [other for other, values in losses.items() if _is_ahead(plan, shared, own, values)]
+    if not set(rivals) <= set(behind):
+        return None
+    level = [other for other in losses if other not in behind]
+    shown = {other: f"{other} ({_percent(value)})" for other, value in errors.items()}
+    of_model = name in plan.models
+    ahead = f"any distance ({_percent(errors[rivals[0]])})" if of_model else listed([shown[other] for other in rivals])
+    far = "far " if error <= _FAR * min(errors[other] for other in rivals) else ""
+    sentence = f"{_first(name)} ({_CALLED[plan.measure].format(_percent(error))}) is {far}ahead of {ahead}."
+    if also := [shown[other] for other in behind if other not in rivals]:
+        sentence += f" It is also ahead of {listed(also)}."
+    if level:
+        are = "is" if len(level) == 1 else "are"
+        sentence += f" {_first(listed([shown[other] for other in level]))} {are} not clearly behind."
     return Advice(name, error, tuple(behind), tuple(level), sentence)
+
+
+def _first(text: str) -> str:
+    """Return text as it begins a sentence: names of other libraries' models are words, all others are names."""
+    return text[0].upper() + text[1:] if text.startswith(CLASSIFIERS) else text
 
 
 def _is_ahead(plan: Plan, shared: Shared, own: FloatArray, other: FloatArray) -> bool:
@@ -164,13 +179,6 @@ def _is_ahead(plan: Plan, shared: Shared, own: FloatArray, other: FloatArray) ->
         overlap=units.overlap,
     ).verdict
     return verdict.kind == "shown to help"
-
-
-def _sentence(best: str, behind: list[str], level: list[str]) -> str:
-    if not behind:
-        return f"No method is clearly ahead: {best} and {listed(level)} do not differ clearly."
-    tail = f"; {listed(level)} {'is' if len(level) == 1 else 'are'} not clearly behind" if level else ""
-    return f"{best} is ahead of {listed(behind)}{tail}."
 
 
 def listed(names: list[str]) -> str:
