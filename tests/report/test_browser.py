@@ -158,7 +158,7 @@ def test_numbers_before_and_after(browser, tmp_path):
         page.get_by_label("Name", exact=True).fill(f"{EVIL} 7")
         page.keyboard.press("Enter")
         assert page.get_by_label("Row", exact=True).input_value() == "7"
-        assert page.locator("h3").inner_text().startswith(f"The 10 nearest rows of row 7 ({EVIL} 7),")
+        assert page.locator("h3").inner_text().startswith(f"The 3 nearest rows of row 7 ({EVIL} 7),")
         row, value, predicted = hover(page, card(page, "true number"))
         assert re.fullmatch(r"row \d+", row)
         assert value.startswith("MLKR: ")
@@ -283,10 +283,10 @@ def test_neighbours_of_a_row_before_and_after(page, rows):
     found = lists.first.locator("tbody tr").evaluate_all("all => all.map(e => [+e.cells[0].textContent, e.className])")
     far = np.linalg.norm(X - X[25], axis=1)
     far[25] = np.inf
-    assert [row for row, _ in found] == np.argsort(far)[:10].tolist()
+    assert [row for row, _ in found] == np.argsort(far)[:3].tolist()
     assert [kind == "same" for _, kind in found] == [labels[row] == labels[25] for row, _ in found]
     n_same = sum(kind == "same" for _, kind in found)
-    assert lists.first.locator("caption").inner_text() == f"before: Euclidean: {n_same} of 10 are of its class"
+    assert lists.first.locator("caption").inner_text() == f"before: Euclidean: {n_same} of 3 are of its class"
     assert card(page, "before:").last.locator("g.chosen, .chosen").count() >= 1
     other = lists.last.locator("tbody button").first
     number = other.inner_text()
