@@ -303,7 +303,8 @@ class Leaderboard:
                 f"Not finished within their share of the budget, on so many training parts: {', '.join(listed)}. Their "
                 "errors are those of the best so far; a larger budget lets them finish."
             )
-        behind = [f"{e.name} ({len(e.errors)} of {self.parts})" for e in self.ranked if len(e.errors) < self.parts]
+        fewer = [entry for entry in self.ranked if entry.learned and len(entry.errors) < self.parts]
+        behind = [f"{entry.name} ({len(entry.errors)} of {self.parts})" for entry in fewer]
         if behind and self.answers is None:
             remarks.append(f"Measured on fewer test parts, because others were ahead by then: {', '.join(behind)}.")
         for why in dict.fromkeys(self.left_out.values()):
