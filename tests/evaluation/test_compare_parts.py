@@ -148,6 +148,18 @@ def test_copies_of_a_row_are_in_one_part(kind):
     assert kind == "times" or (tested == 2).all()
 
 
+def test_a_rare_class_is_in_each_part_though_its_rows_are_copies_of_others():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
+    X, y = np.vstack([X, X]), np.append(y, y)
+    y[[30, 31]] = 2  # copies of the first two rows
+    parts = make_plan(X, y, PANEL, Settings(folds=2, repeats=1)).parts
+    assert all((y[train] == 2).any() and (y[test] == 2).any() for train, test in parts)
+    y[[0, 1]] = 3  # of each set of copies one class counts
+    with pytest.raises(ValueError, match="the labels y must have at least two rows of each class"):
+        make_plan(X, y, PANEL, Settings(folds=2, repeats=1))
+
+
 def test_copies_are_counted_and_the_error_is_that_on_new_rows():
     X, y, _ = copied()
     board = compare(X, y, PANEL, folds=3, repeats=2, n_neighbors=1)

@@ -32,6 +32,7 @@ from mahala.evaluation.cross_validation.splits import (
     auto_repeats,
     joined,
     most_rows,
+    one_of_each,
     parts_of,
     possible_folds,
     sample_of,
@@ -56,15 +57,15 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     copies = Copies.of(X, target.values, columns)
     sets = np.arange(n_rows) if copies is None else copies.sets
     if not target.is_number:
-        different = np.unique(np.stack([sets, target.codes]), axis=1)[1]
-        folds = possible_folds(different, target.classes, folds, notes)
+        folds = possible_folds(target.codes[one_of_each(sets, target.codes)], target.classes, folds, notes)
     unit = "rows" if copies is None else "different rows"
     if groups is not None:
         unit, groups, sets = "groups", joined(groups, sets, folds), np.arange(n_rows)
         folds = min(folds, int(groups.max()) + 1)
     rows = sample_of(target.codes, most_rows(X.shape[1]), folds, seed, notes)
     X, target = X[rows], target.select(rows)
-    first, sets = np.unique(sets[rows], return_index=True, return_inverse=True)[1:]
+    sets = np.unique(sets[rows], return_inverse=True)[1]
+    first = one_of_each(sets, target.codes)
     groups = None if groups is None else groups[rows]
     times = None if times is None else times[rows]
     repeats = 1 if times is not None else auto_repeats(len(rows)) if settings.repeats == "auto" else settings.repeats

@@ -114,9 +114,19 @@ def auto_repeats(n_rows: int) -> int:
     return int(np.clip(-(-_TESTED_ROWS // n_rows), fewest, _MOST_REPEATS))
 
 
+def one_of_each(sets: IndexArray, codes: IndexArray) -> IndexArray:
+    """Return a row of each set of copies: of the rarest class, because copies may be of several classes.
+
+    >>> one_of_each(np.array([0, 0, 1, 2]), np.array([1, 0, 1, 1]))
+    array([1, 2, 3])
+    """
+    order = np.argsort(np.bincount(codes)[codes], kind="stable")
+    return np.asarray(order[np.unique(sets[order], return_index=True)[1]])
+
+
 def possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes: list[str]) -> int:
     """Return the number of folds, at most the rows of the smallest class; raise ValueError if that is one."""
-    counts = np.bincount(codes)
+    counts = np.bincount(codes, minlength=len(classes))
     if len(counts) < 2:
         raise ValueError(f"the labels y must have at least two classes, got only {classes[0]!r}")
     single = [name for name, count in zip(classes, counts, strict=True) if count < 2]
