@@ -148,7 +148,7 @@ def test_constraints_are_distinct_pairs_of_labelled_points(n):
 
 
 def test_chunks_are_of_one_class_and_of_the_size_asked_for():
-    labels = np.array([0] * 5 + [1] * 4 + [-1] * 3)
+    labels = np.array([0] * 3 + [1] * 4 + [2] * 3 + [-1] * 3)
     chunks = metric_learn.Constraints(labels).chunks(4, 2, random_state=0)
     assert (np.bincount(chunks[chunks >= 0]) == 2).all()
     assert chunks.max() == 3
@@ -156,3 +156,11 @@ def test_chunks_are_of_one_class_and_of_the_size_asked_for():
     assert all(len(set(labels[chunks == number])) == 1 for number in range(4))
     with pytest.raises(ValueError, match="form expected 5 chunks - maximum number of chunks is 4"):
         metric_learn.Constraints(labels).chunks(5, 2)
+
+
+def test_counts_of_scml_are_integers():
+    triplets = X[metric_learn.Constraints(y).generate_knntriplets(X, 3, 4)]
+    with pytest.raises(ValueError, match="n_basis should be an integer, instead it is of type <class 'float'>"):
+        metric_learn.SCML(n_basis=8.0).fit(triplets)
+    with pytest.raises(ValueError, match="output_iter must be equal or smaller than max_iter"):
+        metric_learn.SCML(n_basis=8, max_iter=5, output_iter=6).fit(triplets)
