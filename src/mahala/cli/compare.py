@@ -57,12 +57,10 @@ def compare(
         typer.Option(help="Number of cross-validations, each with other folds; default: 1 to 10, by rows.", min=1),
     ] = None,
     scaling: Annotated[
-        Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
+        options.ScalingName,
         typer.Option(help="Divide features by their deviation, range or quartiles; auto: chosen in the folds."),
     ] = "auto",
-    groups: Annotated[
-        str | None, typer.Option(help="Column of groups, such as households; each is in one fold.")
-    ] = None,
+    groups: options.Groups = None,
     time: Annotated[str | None, typer.Option(help="Column of times: the past predicts the future.")] = None,
     budget: Annotated[
         str, typer.Option(help="Time for the whole command: 90s, 10m or 1h; none: as the size of the table asks for.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ def fit(
     ] = "auto",
     settings: options.Settings = None,
     scaling: Annotated[
-        Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
+        options.ScalingName,
         typer.Option(
             help="With a learner: divide features by their deviation, range or quartiles; auto: chosen as in compare, "
             "none for bilinear similarities."
@@ -42,9 +42,7 @@ def fit(
     ids: Annotated[
         str | None, typer.Option(help="Column with the names of the rows, by which predictions are explained.")
     ] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Column of groups, such as persons, whose rows are left out together.")
-    ] = None,
+    groups: options.Groups = None,
     drop: options.Drop = None,
     keep: options.Keep = None,
     keep_ids: options.KeepIds = False,

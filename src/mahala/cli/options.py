@@ -36,6 +36,8 @@ Decimal = Annotated[
     typer.Option(help="Decimal mark of numbers such as 1,019; default: inferred, or that of the model."),
 ]
 FirstIndex = Annotated[int, typer.Option(help="Index of the first feature in svmlight files, 1 or 0.", min=0, max=1)]
+ScalingName = Literal["auto", "none", "numbers", "standard", "minmax", "robust"]
+Groups = Annotated[str | None, typer.Option(help="Column of groups, such as households; each is left out as a whole.")]
 Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
 Device = Annotated[str | None, typer.Option(help="Device that computes the sums: cpu, cuda or cuda:1.")]
 Scheduler = Annotated[
@@ -60,7 +62,7 @@ class FitOptions(NamedTuple):
     output: Path
     learner: str
     settings: list[str]
-    scaling: Literal["auto", "none", "numbers", "standard", "minmax", "robust"]
+    scaling: ScalingName
     drop: list[str]
     keep: list[str]
     keep_ids: bool

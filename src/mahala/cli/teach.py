@@ -45,7 +45,7 @@ def teach(
     metric: Annotated[Path | None, typer.Option(help="Write the metric alone to this model file.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the labels, which is not a feature.")] = None,
     scaling: Annotated[
-        Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
+        options.ScalingName,
         typer.Option(help="Divide features by their deviation, range or quartiles; auto: numbers of tables only."),
     ] = "auto",
     drop: options.Drop = None,

@@ -50,6 +50,15 @@ def solve(A: FloatArray, mu: float, L: FloatArray) -> float:
     return squared
 
 
+@helper
+def add_square(A: FloatArray, weight: float, v: FloatArray) -> None:
+    """Add weight v vᵀ to the lower triangle."""
+    for i in range(A.shape[1]):
+        factor = weight * v[i]
+        for j in range(i + 1):
+            A[i, j] += factor * v[j]
+
+
 @kernel
 def stream_few(
     V: FloatArray, y: SignArray, M: FloatArray, state: FloatArray, b: float, rule: Rule, steps: Steps
@@ -106,15 +115,9 @@ def stream_few(
                     state[SIGMA], share, why = mu / change, mu / length2, DONE
                     break
                 mu += excess * phi / length2
-        for i in range(d):
-            factor = s * V[t - 1, i]
-            for j in range(i + 1):
-                A[i, j] -= factor * V[t - 1, j]
+        add_square(A, -s, V[t - 1])
         if share > 0.0:
-            for i in range(d):
-                factor = share * L[d, i]
-                for j in range(i + 1):
-                    A[i, j] += factor * L[d, j]
+            add_square(A, share, L[d])
     for i in range(d):
         for j in range(i + 1):
             M[i, j] = M[j, i] = A[i, j]

@@ -104,6 +104,19 @@ def lego_step(dist: float, target: float, eta: float) -> float:
     return 2.0 * eta * (dist - target) / (2.0 * eta * dist * dist + b + root)
 
 
+@helper
+def conditioned(
+    step: float, ratio: float, dist: float, length2: float, trace: float, inverse_trace: float, dimension: float
+) -> float:
+    """Return the step, shortened so that M stays well conditioned; `ratio` is vᵀMv / ‖v‖²."""
+    if step > 0.0:
+        room = max(LARGEST_CONDITION * dimension / trace - inverse_trace, 0.0)
+        share = max(LEAST_SHARE, 1.0 / (1.0 + room * ratio))
+        return min(step, (1.0 - share) / dist)
+    room = max(LARGEST_CONDITION * dimension / inverse_trace - trace, 0.0)
+    return max(step, -room / length2)
+
+
 @kernel
 def stream_lego(
     V: FloatArray,
@@ -146,13 +159,7 @@ def stream_lego(
             if norm2 >= COINCIDING and dist > 0.0:
                 length2 = current(i, product, gram, terms, weights, places, n_terms)
                 step = lego_step(dist, target, eta)
-                if step > 0.0:
-                    room = max(LARGEST_CONDITION * dimension / trace - inverse_trace, 0.0)
-                    share = max(LEAST_SHARE, 1.0 / (1.0 + room * (dist / norm2)))
-                    step = min(step, (1.0 - share) / dist)
-                else:
-                    room = max(LARGEST_CONDITION * dimension / inverse_trace - trace, 0.0)
-                    step = max(step, -room / length2)
+                step = conditioned(step, dist / norm2, dist, length2, trace, inverse_trace, dimension)
                 if not abs(step) * length2 <= LARGEST_TERM:
                     tau[t] = SKIPPED
                 elif step != 0.0:

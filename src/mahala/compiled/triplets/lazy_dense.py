@@ -106,6 +106,16 @@ def write(
             put(planes[row, 0], column, value + change, rounding(now))
 
 
+@helper
+def give_stamps(planes: RealArray, stamps: IntArray) -> None:
+    """Write the stamps of rows into their entries."""
+    for row in range(len(planes)):
+        if stamps[row] >= 0:
+            for column in range(planes.shape[2]):
+                planes[row, 1, column] = stamps[row]
+            stamps[row] = -1
+
+
 @kernel
 def stream(
     rows: CSR,
@@ -171,8 +181,4 @@ def stream(
                 column = j if columns is None else columns[j]
                 right[column] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[column]
     if columns is None and penalty is not None:
-        for row in range(len(planes)):
-            if stamps[row] >= 0:
-                for column in range(planes.shape[2]):
-                    planes[row, 1, column] = stamps[row]
-                stamps[row] = -1
+        give_stamps(planes, stamps)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,17 +42,17 @@ from mahala.evaluation.cross_validation.splits import (
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.learner import Learner
 from mahala.neighbors.model import NeighborModel
+from mahala.support.arrays import IndexArray
 
 
 def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | None, settings: Settings) -> Plan:
     """Return the plan of :func:`mahala.compare`."""
     X, preprocessor = rows_and_preprocessor(X, settings.preprocessor)
     n_rows, metric, seed = X.shape[0], settings.metric, settings.random_state
-    target = target_of(y, n_rows, None if metric == "auto" else metric == "r2")
+    notes = list[str]()
+    target = _target(y, n_rows, metric, notes)
     groups, times = check_groups(settings.groups, n_rows), check_times(settings.times, n_rows)
-    folds, notes = settings.folds, list[str]()
-    if target.is_number and metric == "auto":
-        notes.append("The target is a number: k-NN regression is compared. For classes, pass them as text.")
+    folds = settings.folds
     columns = None if preprocessor is None else list(preprocessor.feature_groups().values())
     copies = Copies.of(X, target.values, columns)
     sets = np.arange(n_rows) if copies is None else copies.sets
@@ -77,36 +77,27 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         screening, screened = screening_parts(target.codes[first], X.shape[1], folds, seed)
     if times is not None:
         parts = parts_of(None, folds, 1, seed, sets if groups is None else groups, times, len(rows))
-    else:  # copies of a row are in the part of the first one
-        tested = np.setdiff1d(np.arange(len(first)), screened)  # all rows, if they have groups
-        codes = None if target.is_number else target.codes[first[tested]]
-        parts = parts_of(codes, folds, repeats, seed, groups, None, len(tested))
-        parts = with_copies([(np.r_[tested[train], screened], tested[test]) for train, test in parts], sets)
-    folds = folds if times is None else len(parts)
+        folds = len(parts)
+    else:
+        codes = None if target.is_number else target.codes[first]
+        parts = _tested_parts(codes, sets, screened, folds, repeats, seed, groups)
     chosen, predictors, missing = _learners(learners, len(rows), X.shape[1], target, settings)
-    least = min(len(train) for train, _ in parts)
-    n_neighbors = settings.n_neighbors or 0
-    if n_neighbors > least:
-        raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
     if metric != measure == "balanced":
         notes.append(_why_balanced(target))
-    without = {"LDA", "logistic regression"} if target.is_number else {"ridge regression"}
-    taken = {*chosen, *predictors} | without
-    others = [name for name in (*CLASSIFIERS, *DISTANCES) if settings.baselines and name not in taken]
+    others = _others({*chosen, *predictors}, numbers=target.is_number) if settings.baselines else []
+    settings = replace(settings, folds=folds, repeats=int(repeats), groups=None, times=None, preprocessor=preprocessor)
     return Plan(
         X=X,
         target=target,
         rows=rows,
         n_rows=n_rows,
         parts=[*with_copies(screening, sets), *parts],
-        counts=np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1),
+        counts=_counts(settings.n_neighbors or 0, least=min(len(train) for train, _ in parts)),
         groups=sets if unit == "different rows" else groups,
         unit=unit,
         copies=copies,
         measure=measure,
-        settings=replace(
-            settings, folds=folds, repeats=int(repeats), groups=None, times=None, preprocessor=preprocessor
-        ),
+        settings=settings,
         learners=chosen,
         models=[*(name for name in others if name in CLASSIFIERS), *predictors],
         predictors=predictors,
@@ -116,6 +107,41 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
         is_halved=is_halved,
         n_screening=len(screening),
     )
+
+
+def _target(y: Any, n_rows: int, metric: Literal["auto"] | Measure, notes: list[str]) -> Target:
+    target = target_of(y, n_rows, None if metric == "auto" else metric == "r2")
+    if target.is_number and metric == "auto":
+        notes.append("The target is a number: k-NN regression is compared. For classes, pass them as text.")
+    return target
+
+
+def _counts(n_neighbors: int, *, least: int) -> IndexArray:
+    """Return the numbers of neighbours to measure; `least` is the smallest number of training rows."""
+    if n_neighbors > least:
+        raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
+    return np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1)
+
+
+def _tested_parts(
+    codes: IndexArray | None,
+    sets: IndexArray,
+    screened: IndexArray,
+    folds: int,
+    repeats: int,
+    seed: int,
+    groups: IndexArray | None,
+) -> Parts:
+    """Return parts that test each set of copies but those of the screening; `codes` are the classes of sets."""
+    tested = np.setdiff1d(np.unique(sets), screened)  # all rows, if they have groups
+    parts = parts_of(None if codes is None else codes[tested], folds, repeats, seed, groups, None, len(tested))
+    return with_copies([(np.r_[tested[train], screened], tested[test]) for train, test in parts], sets)
+
+
+def _others(taken: set[str], *, numbers: bool) -> list[str]:
+    """Return the names of models and distances to measure beside those that are taken."""
+    without = {"LDA", "logistic regression"} if numbers else {"ridge regression"}
+    return [name for name in (*CLASSIFIERS, *DISTANCES) if name not in taken | without]
 
 
 def _learners(
