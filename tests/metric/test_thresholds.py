@@ -45,7 +45,9 @@ def test_threshold_of_a_metric():
     assert metric.threshold is None
     with pytest.raises(ValueError, match=r"no threshold.* call calibrate_threshold"):
         metric.predict_comparisons(pairs)
-    expected = np.where(metric.pair_distance(pairs, squared=True) <= calibrated.threshold, 1, -1)
+    squared = metric.pair_distance(pairs, squared=True)
+    assert calibrated.threshold == best_threshold(squared, pairs.similar, "accuracy", 1.0, 0.5)
+    expected = np.where(squared <= calibrated.threshold, 1, -1)
     np.testing.assert_array_equal(calibrated.predict_comparisons(pairs), expected)
     left, right = X[pairs.left], X[pairs.right]
     np.testing.assert_allclose(calibrated.pair_distance(pairs), metric.distance(left, right))
