@@ -334,7 +334,7 @@ def a_stream_gives_one_model(case: Case) -> None:
 
 
 def a_saved_stream_goes_on(case: Case) -> None:
-    """A learner from a file or a pickle learns what it would have learned without a stop, and goes on drawing alike."""
+    """A learner that is loaded from a file or a pickle continues exactly like the original, random draws included."""
     X, y, comparisons = case.X, case.y, case.comparisons
     stopped = case.new().partial_fit(comparisons[:70])
     copies = [pickle.loads(pickle.dumps(stopped)), copy.deepcopy(stopped)]
@@ -348,7 +348,7 @@ def a_saved_stream_goes_on(case: Case) -> None:
 
 
 def a_refused_step_changes_nothing(case: Case) -> None:
-    """What cannot be learned from is refused with a ValueError, and the stream goes on as if it had not come."""
+    """A bad comparison raises a ValueError and changes nothing, so that the stream can continue."""
     fitted, twin = (case.new().partial_fit(case.comparisons) for _ in range(2))
     arguments = next(single_comparisons(case.comparisons))
     n_rows = as_array(case.comparisons)[0].shape[1]

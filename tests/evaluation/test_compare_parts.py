@@ -247,7 +247,7 @@ def test_a_distance_that_is_mostly_a_date_is_named():
     [caution] = board.cautions
     assert caution.sentence == (
         "100 % of the distance is 'Date Egg', a date (Euclidean): rows that were recorded one after the other are "
-        "near. Drop this column, unless that is meant."
+        "near. Drop this column, unless rows should be compared by it."
     )
     assert board.headline.endswith("(caution: a date or number of rows)")
     numbers = frame.assign(**{"Date Egg": np.random.default_rng(1).permutation(120) + 0.5})

@@ -60,8 +60,8 @@ class IterationParams(ReadableSignature):
 class Run:
     """The iterations of one fit: the objective after each of them and the last model.
 
-    `warm` is the model of an earlier fit from which this one starts, if any; `resumes` says that the fit goes on with
-    more data.
+    `warm` is the model of an earlier fit from which this one starts, or None. `resumes` says whether the fit continues
+    with more data.
     """
 
     callback: Callback | None

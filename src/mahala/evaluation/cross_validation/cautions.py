@@ -145,5 +145,5 @@ def record_cautions(shares: Mapping[str, float], records: Mapping[str, str], dis
             yield Caution(
                 "a date or number of rows",
                 f"{100.0 * shares[column]:.0f} % of the distance is {column!r}, {what} ({distance}): rows that were "
-                "recorded one after the other are near. Drop this column, unless that is meant.",
+                "recorded one after the other are near. Drop this column, unless rows should be compared by it.",
             )
