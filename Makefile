@@ -8,7 +8,7 @@ OLDEST_PYTHON ?= python3.11
 OLDEST := .venv-oldest
 
 # Numba's cache does not notice an edit in a file that a kernel only calls: a change in any kernel starts a new cache.
-KERNELS := $(shell cat src/mahala/compiled/*.py src/mahala/compiled/*/*.py src/mahala/feedback/compiled/*.py | cksum | cut -d' ' -f1)
+KERNELS := $(shell cat src/mahala/compiled/*.py src/mahala/compiled/*/*.py search/src/mahala_search/compiled/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 
 # Two test processes on two cores: more BLAS threads would only slow each other down.
@@ -16,7 +16,7 @@ PYTEST := -m pytest -n 2 --dist worksteal
 # `make test` has one process for the tests around the commands and one for the others, each as long as the other: the
 # workers of pytest-xdist would both import and collect all of them. Tests that call hardly any kernel run before that.
 EARLY := $(addprefix tests/,data test_former_names.py test_package.py test_site.py)
-COMMANDS := $(addprefix tests/,cli papers report serve stream test_campaign.py test_docs.py)
+COMMANDS := $(addprefix tests/,cli papers report stream test_campaign.py test_docs.py) search
 WARMING := tests/test_warming.py
 
 # Modules are compiled when they are first imported, and not all of them when they are installed.
@@ -88,19 +88,19 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.ready
 	$(BIN)/python -m mkdocs build --strict --quiet
 
-$(VENV)/.demo: pyproject.toml
+$(VENV)/.demo: pyproject.toml search/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) --editable ".[cli]"
+	$(BIN)/python $(PIP) --editable ".[cli]" --editable ./search
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.demo
-	$(BIN)/python $(PIP) --editable ".[dev]"
+	$(BIN)/python $(PIP) --editable ".[dev]" --editable ./search
 	touch $@
 
-$(OLDEST)/.ready: pyproject.toml .ci/lower_bounds.py
+$(OLDEST)/.ready: pyproject.toml search/pyproject.toml .ci/lower_bounds.py
 	$(OLDEST_PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python .ci/lower_bounds.py > $(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python $(PIP) --constraint $(OLDEST)/constraints.txt --editable ".[test]"
+	$(OLDEST)/bin/python $(PIP) --constraint $(OLDEST)/constraints.txt --editable ".[test]" --editable ./search
 	touch $@
 
 clean:

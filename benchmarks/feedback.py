@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 from sklearn.model_selection import KFold
 
 import mahala
+import mahala_search
 from mahala.data.datasets import read_data
 
 SHARE = 0.3  # of the queries, for testing
@@ -36,7 +37,7 @@ def collection(path):
     queries, items = normalized(arrays["Q"].astype(float)), normalized(arrays["X"].astype(float))
     grades = arrays["qrels"].astype(float)
     grades[:, 2] = np.maximum(grades[:, 2], 0.0)
-    return queries, items, mahala.feedback.Judgments.of(grades, len(queries), len(items))
+    return queries, items, mahala_search.Judgments.of(grades, len(queries), len(items))
 
 
 def split(judgments, seed):
@@ -47,7 +48,7 @@ def split(judgments, seed):
 
 def ndcg_gain(metric, queries, items, judgments, rows):
     return (
-        mahala.feedback.evaluate_ranking(queries[rows], items, judgments.select(rows), metric, n_resamples=10)
+        mahala_search.evaluate_ranking(queries[rows], items, judgments.select(rows), metric, n_resamples=10)
         .gains["ndcg@10"]
         .mean
     )
@@ -115,7 +116,7 @@ def softmax(queries, items, judgments, rows, seed, penalties=(1e-2, 1e-1, 1.0)):
 
 
 def adapter(queries, items, judgments, rows, seed):
-    return mahala.QueryAdapter(random_state=seed).fit(queries[rows], items, judgments.select(rows))
+    return mahala_search.QueryAdapter(random_state=seed).fit(queries[rows], items, judgments.select(rows))
 
 
 def report(name, gains, extra=""):
@@ -155,11 +156,11 @@ def clicks_section(path, seeds, impressions):
     queries, items, judgments = collection(path)
     print(f"\n# Clicks, {Path(path).name}: {impressions} impressions of 10 results")
     for model in ("perfect", "navigational", "informational", "position", "random"):
-        for name, kind in (("OASIS alone", Plain), ("adapter", mahala.QueryAdapter)):
+        for name, kind in (("OASIS alone", Plain), ("adapter", mahala_search.QueryAdapter)):
             if kind is Plain and model != "navigational":
                 continue
             runs = [
-                mahala.feedback.simulate_clicks(
+                mahala_search.simulate_clicks(
                     kind(), queries, items, judgments, clicks=model, n_impressions=impressions, random_state=seed
                 )
                 for seed in range(seeds)
@@ -175,9 +176,9 @@ def wrong_section(path, seeds, impressions):
     for cap in (1.0, 0.5):
         curves = []
         for seed in range(seeds):
-            own = mahala.QueryAdapter(cap=cap)
+            own = mahala_search.QueryAdapter(cap=cap)
             parts = [
-                mahala.feedback.simulate_clicks(
+                mahala_search.simulate_clicks(
                     own, queries, items, judgments, clicks=c, n_impressions=n, random_state=seed
                 )
                 for c in ("adversarial", "navigational")
@@ -198,11 +199,11 @@ def classes_section(seeds):
             asked, items = rows[:150], np.sort(rows[150:1650])
             X, y = table.X[items], np.asarray(table.labels)[items]
             grades = [(i, int(j), 1) for i, row in enumerate(asked) for j in np.flatnonzero(y == table.labels[row])]
-            judgments, Q = mahala.feedback.Judgments.of(grades, len(asked), len(items)), table.X[asked]
+            judgments, Q = mahala_search.Judgments.of(grades, len(asked), len(items)), table.X[asked]
             train, test = split(judgments, seed)
             gains.append(ndcg_gain(adapter(Q, X, judgments, train, seed), Q, X, judgments, test))
-            run = mahala.feedback.simulate_clicks(
-                mahala.QueryAdapter(), Q, X, judgments, n_impressions=300, random_state=seed
+            run = mahala_search.simulate_clicks(
+                mahala_search.QueryAdapter(), Q, X, judgments, n_impressions=300, random_state=seed
             )
             stream.append(run.gain)
             unseen.append(run.unseen.gains["ndcg@10"].mean)

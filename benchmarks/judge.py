@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import feedback
 import mahala
+import mahala_search
 from mahala.data.datasets import read_data
 from mahala.evaluation.cell_file import CellFile
 
@@ -44,7 +45,7 @@ def sparse(queries, items, judgments, rows, rng, n=2):
         relevant, grades = judgments.of_query(row)
         chosen = rng.permutation(len(relevant))[:n]
         kept += [(at, int(relevant[i]), float(grades[i])) for i in chosen]
-    return mahala.feedback.Judgments.of(kept, len(rows), len(items))
+    return mahala_search.Judgments.of(kept, len(rows), len(items))
 
 
 def shuffled(queries, items, judgments, rows, rng):
@@ -59,7 +60,7 @@ def sparse_shuffled(queries, items, judgments, rows, rng):
 def random_items(queries, items, judgments, rows, rng, n=5):
     """Call random items relevant."""
     drawn = [(at, int(item), 1.0) for at in range(len(rows)) for item in rng.choice(len(items), n, replace=False)]
-    return mahala.feedback.Judgments.of(drawn, len(rows), len(items))
+    return mahala_search.Judgments.of(drawn, len(rows), len(items))
 
 
 def cranfield(seed):
@@ -73,7 +74,7 @@ def classes(seed, name="caltech10_surf"):
     asked, kept = rows[:150], np.sort(rows[150:1150])
     X, y = table.X[kept], np.asarray(table.labels)[kept]
     grades = [(i, int(j), 1) for i, row in enumerate(asked) for j in np.flatnonzero(y == table.labels[row])]
-    return table.X[asked], X, mahala.feedback.Judgments.of(grades, len(asked), len(kept))
+    return table.X[asked], X, mahala_search.Judgments.of(grades, len(asked), len(kept))
 
 
 def judged(collection, kind, seed):
@@ -81,7 +82,7 @@ def judged(collection, kind, seed):
     queries, items, judgments = collection(seed)
     train, test = feedback.split(judgments, seed)
     given = kind(queries, items, judgments, train, np.random.default_rng(seed))
-    adapter = mahala.QueryAdapter(random_state=seed).fit(queries[train], items, given)
+    adapter = mahala_search.QueryAdapter(random_state=seed).fit(queries[train], items, given)
     gain = feedback.ndcg_gain(adapter, queries, items, judgments, test)
     return {"gain": gain, "kind": adapter.verdict_.kind, "share": adapter.verdict_.share}
 

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-import mahala
-from mahala.feedback import click_model
-from mahala.feedback.click_models import ClickModel
-from mahala.feedback.maps.judged import ndcg
-from mahala.serve.service import Service
+import mahala_search
+from mahala_search import click_model
+from mahala_search.adapter.maps.judged import ndcg
+from mahala_search.quality.click_models import ClickModel
+from mahala_search.serve.service import Service
 
 # Impressions after which the learner of a service is waited for.
 WAIT = 10
@@ -66,7 +66,7 @@ class Adapter:
 
     def __init__(self, items, queries):
         self.items, self.queries, self.ids = items, queries, np.arange(len(items))
-        self.adapter = mahala.QueryAdapter(user_cap=5, random_state=0)
+        self.adapter = mahala_search.QueryAdapter(user_cap=5, random_state=0)
 
     def rank(self, row, known=True):
         name = int(row) if known else None
@@ -163,7 +163,7 @@ def main():
                         ranker = Adapter(items, queries)
                     else:
                         collection = f"{name.translate(str.maketrans(' %,', '---'))}-{seed}"
-                        client = running.enter_context(mahala.serve.Client(address, collection))
+                        client = running.enter_context(mahala_search.serve.Client(address, collection))
                         ranker = Served(client, items, queries)
                     rows.append(run(ranker, items, queries, relevant, clicks, hostile, given.impressions, seed))
                 show(name, np.array(rows))

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from mahala.serve.index.graph import extended
-from mahala.serve.index.item_index import Index
-from mahala.serve.store.rows import Items
+from mahala_search.serve.index.graph import extended
+from mahala_search.serve.index.item_index import Index
+from mahala_search.serve.store.rows import Items
 
 K, N_QUERIES, DIMENSIONS, BLOCK = 10, 100, 40, 10_000
 

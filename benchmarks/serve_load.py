@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 
 import mahala
-from mahala.serve.learning.learners import DEFAULT, Learners
-from mahala.serve.service import Service
-from mahala.serve.store.checkpoints import Checkpoints
+from mahala_search.serve.learning.learners import DEFAULT, Learners
+from mahala_search.serve.service import Service
+from mahala_search.serve.store.checkpoints import Checkpoints
 
 # Different bodies, which are sent again and again.
 N_BODIES = 5000

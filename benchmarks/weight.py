@@ -5,7 +5,7 @@
     python benchmarks/weight.py --list             # the functions that are long or have many parameters
 
 Lines of code are those without blank lines, comments, docstrings and imports; a line's length is without its
-indentation. "Search" is what is to become a package of its own: `serve/` and `feedback/`.
+indentation. "Search" is the package mahala-search.
 "Predictor" is `neighbors/`. The parameters of commands are their options and are not counted. The files that a fit to
 labels passes are those of which it runs a function, the second time; kernels count. The checks, locks and limits in
 `support/`, which all estimators share, are counted apart.
@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 LONG, MANY = 60, 8  # lines of a function, and its parameters
-SEARCH = re.compile(r"(serve|feedback)/")
+SEARCH = re.compile(r"(serve|feedback)/")  # where it was before it became a package of its own
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _NO_CODE = {*(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)}
 
@@ -107,7 +107,9 @@ def weigh(root: Path) -> tuple[dict[str, str], list[Function]]:
     """Return the figures of a checkout, and the functions that are long or have many parameters."""
     package = root / "src" / "mahala"
     files = [read(path, path.relative_to(package).as_posix()) for path in sorted(package.rglob("*.py"))]
+    apart = root / "search" / "src"
     search = [file for file in files if SEARCH.match(file.name)]
+    search += [read(path, path.relative_to(apart).as_posix()) for path in sorted(apart.rglob("*.py"))]
     predictor = [file for file in files if file.name.startswith("neighbors/")]
     library = [file for file in files if file not in search and file not in predictor]
     functions = [function for file in files if file not in search for function in file.functions]
@@ -142,7 +144,7 @@ def files_passed(root: Path) -> dict[str, str]:
 
 def checkout(commit: str, folder: str) -> Path:
     """Write the source of a commit into a folder."""
-    command = ["git", "archive", commit, "src"]
+    command = ["git", "archive", commit]
     archive = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")

@@ -26,16 +26,17 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import mahala
+import mahala_search
 from contract.learners import ALL
 from mahala.checks import draw
 from mahala.cli.models import load_model
 from mahala.cli.tables import open_input, read_items
 from mahala.data.datasets import read_data
-from mahala.feedback.commands.files import read_collection
 from mahala.online.online_learner import OnlineLearner
 from mahala.stream.input import read_lines
 from mahala.stream.stream import Stream
 from mahala.support.model_files import read_model, write_model
+from mahala_search.commands.files import read_collection
 
 from .runner import Failed
 from .values import Rng, chance, pick
@@ -87,7 +88,7 @@ def prepare(amount: int) -> None:
             mahala.MahalanobisMetric(np.eye(5), preprocessor=mahala.data.TablePreprocessor().fit(_cells(X, y))),
         ):
             _add_model(Path(folder, "metric.safetensors"), metric)
-        adapter = mahala.QueryAdapter(random_state=0)
+        adapter = mahala_search.QueryAdapter(random_state=0)
         for at in range(9):
             adapter.learn_one(X[at], X[10:14], [0, 1, 0, 1], query_id=at % 3)
         _add_model(Path(folder, "adapter.safetensors"), adapter)
@@ -225,7 +226,7 @@ def _use_model(path: Path) -> None:
         X[0], X if metric.n_item_features == metric.n_features_in else rng.normal(size=(3, metric.n_item_features))
     )
     metric.save(path.with_name("again"))
-    if isinstance(learner, mahala.QueryAdapter):
+    if isinstance(learner, mahala_search.QueryAdapter):
         learner.learn_one(X[0], X[1:4], [0, 1, 0], query_id=1)
         learner.embed(X[0], query_id=1)
     elif learner is not None:
@@ -253,14 +254,14 @@ def _use_table(label: str | None, path: Path) -> None:
 def _use_qrels(X: Any, path: Path) -> None:
     np.save(path.with_name("X.npy"), X)
     _, _, judgments, _ = read_collection(path.with_name("X.npy"), path.with_name("X.npy"), path)
-    mahala.feedback.evaluate_ranking(X, X, judgments, n_resamples=20)
+    mahala_search.evaluate_ranking(X, X, judgments, n_resamples=20)
 
 
 def _use_lines(kind: str, path: Path) -> None:
     learner = {
         "pair": mahala.PA(record=False),
         "triplet": mahala.OASIS(record=False),
-        "impression": mahala.QueryAdapter(),
+        "impression": mahala_search.QueryAdapter(),
     }[kind]
     stream = Stream(path.with_name("model"), learner)
     with open_input(path) as file:
@@ -281,7 +282,7 @@ def _use_items(path: Path) -> None:
 def _use_vectors(path: Path) -> None:
     vectors, _ = mahala.data.read_vectors(path)
     n = vectors.shape[0]
-    mahala.feedback.evaluate_ranking(vectors, vectors, [(i, (i + 1) % n, 1) for i in range(min(n, 9))], n_resamples=20)
+    mahala_search.evaluate_ranking(vectors, vectors, [(i, (i + 1) % n, 1) for i in range(min(n, 9))], n_resamples=20)
 
 
 def _bytes(rng: Rng, data: bytes) -> bytes:

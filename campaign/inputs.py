@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 import mahala
+import mahala_search
 from contract.learners import ALL
 from mahala import BilinearMetric, MahalanobisMetric, Metric
 from mahala.online.online_learner import OnlineLearner
@@ -99,7 +100,7 @@ def content(value: Any) -> Any:
         return content(value.to_parts()) if value.__sklearn_is_fitted__() else content(value.get_params(deep=False))
     if isinstance(value, Metric):
         return content(value.matrix), getattr(value, "threshold", None)
-    if isinstance(value, mahala.Pairs | mahala.Triplets | mahala.feedback.Judgments):
+    if isinstance(value, mahala.Pairs | mahala.Triplets | mahala_search.Judgments):
         return content([getattr(value, name, None) for name in _PARTS])
     if isinstance(value, dict):
         return sorted((repr(key), content(own)) for key, own in value.items())
@@ -412,19 +413,19 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
     )
     what = int(rng.integers(6))
     if what == 0:
-        log.call(mahala.feedback.evaluate_ranking, queries, items, qrels, k=count(rng, m, wild), n_resamples=20)
+        log.call(mahala_search.evaluate_ranking, queries, items, qrels, k=count(rng, m, wild), n_resamples=20)
     elif what == 1:
-        log.call(mahala.feedback.Judgments.of, qrels, n, m)
+        log.call(mahala_search.Judgments.of, qrels, n, m)
     elif what == 2:
         shown = [numbers(rng, 3, m, wild) for _ in range(n)]
         clicked = [
             pick(rng, ([True, False, True], [1, 0, 0], [0.5, 0, 1], [None] * 3, [2, -1, np.nan], "x")) for _ in range(n)
         ]
-        log.call(mahala.feedback.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
+        log.call(mahala_search.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
     elif what == 3:
         log.call(friedman_holm, rows(rng, n + 1, d + 1, wild))
     else:
-        adapter = mahala.QueryAdapter(random_state=0, n_passes=1, n_folds=2)
+        adapter = mahala_search.QueryAdapter(random_state=0, n_passes=1, n_folds=2)
         d = int(rng.integers(1, _WIDE + 1))
         for _ in range(3):
             m, query_id = int(rng.integers(1, 5)), pick(rng, (None, 7, "a", 1.5, (1, 2), True, b"x"))
@@ -443,7 +444,7 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
                 log.call(adapter.embed, vector(rng, d, wild), query_id=query_id)
                 log.call(adapter.rank, vector(rng, d, wild), rows(rng, m, d, wild), count(rng, m, wild), query_id)
         if what == 5:
-            log.call(mahala.QueryAdapter(random_state=0, n_passes=1, n_folds=2).fit, queries, items, qrels)
+            log.call(mahala_search.QueryAdapter(random_state=0, n_passes=1, n_folds=2).fit, queries, items, qrels)
 
 
 _SESSIONS = [_learner] * 6 + [_metric, _filter, _labelled, _labelled, _search]

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import mahala
+import mahala_search
 from contract.learners import ALL
 from mahala.cli.main import app
 from mahala.online.online_learner import OnlineLearner
@@ -37,7 +38,7 @@ AMOUNT, SHORT = 720, 1
 CPU_SECONDS = 120.0
 N_LINES, EVERY, N_KILLS, D = 30, 17, 3, 3
 STREAMS = [
-    mahala.QueryAdapter(),
+    mahala_search.QueryAdapter(),
     *(learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"),
 ]
 # What a checkpoint calls: each is failed with each of these, or ends the process.
@@ -75,7 +76,7 @@ class Job:
         with open(self.lines, "w") as file:
             for at in range(N_LINES):
                 file.write(json.dumps(_line(learner, rng, at)) + "\n")
-        adapter = isinstance(learner, mahala.QueryAdapter)
+        adapter = isinstance(learner, mahala_search.QueryAdapter)
         params = {} if adapter else {k: v for k, v in learner.get_params(deep=False).items() if k != "n_triplets"}
         settings = [f"{key}={value!r}" for key, value in params.items() if isinstance(value, int | float | str | dict)]
         self.arguments = ["stream", "--model", str(self.model), "--input", str(self.lines), "--learner"]
@@ -132,7 +133,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _line(learner: Any, rng: np.random.Generator, at: int) -> dict[str, Any]:
     a, b, c = rng.normal(size=(3, D)).round(3).tolist()
-    if isinstance(learner, mahala.QueryAdapter):
+    if isinstance(learner, mahala_search.QueryAdapter):
         return {"query": a, "shown": [b, c], "clicked": [at % 2 == 0, False], "query_id": at % 4}
     if isinstance(learner, PairLearner):
         return {"x": a, "x2": b, "similar": at % 2 == 0}

@@ -20,12 +20,13 @@ import numpy as np
 import uvicorn
 
 import mahala
-from mahala.serve.http.app import create_app
-from mahala.serve.index.quantised import quantised, score_bounds
-from mahala.serve.learning.learners import Learners, new_learner
-from mahala.serve.service import Service
-from mahala.serve.store.checkpoints import Checkpoints
-from mahala.serve.store.files import log_lines
+import mahala_search
+from mahala_search.serve.http.app import create_app
+from mahala_search.serve.index.quantised import quantised, score_bounds
+from mahala_search.serve.learning.learners import Learners, new_learner
+from mahala_search.serve.service import Service
+from mahala_search.serve.store.checkpoints import Checkpoints
+from mahala_search.serve.store.files import log_lines
 
 from .runner import Failed
 
@@ -86,7 +87,7 @@ def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> d
     os.waitpid(clients, 0)
     if told.get("problem") or not told:
         raise Failed(f"a client failed: {told.get('problem', 'it crashed')}")
-    with mahala.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
+    with mahala_search.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
         client.wait(max(told["acknowledged"].values()), 60.0)
     _wait_for_states(path, max(told["acknowledged"].values()))
     os.kill(pid, signal.SIGTERM)
@@ -126,7 +127,7 @@ def _use(address: str, seeds: list[int]) -> dict[str, Any]:
 def _client(address: str, number: int, seed: int, acknowledged: dict[str, int], problems: list[BaseException]) -> None:
     rng = np.random.default_rng(seed)
     try:
-        with mahala.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
+        with mahala_search.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
             for at in range(N_EACH):
                 found = client.search(vector=rng.normal(size=WIDTH).tolist(), k=5)
                 query: dict[str, Any] = {"item": f"i{rng.integers(N_ITEMS)}"}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-import mahala
+import mahala_search
 from contract.learners import ALL
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
@@ -63,7 +63,7 @@ def _subject(case: int) -> tuple[Any, Callable[[Any], object], Callable[[Any], A
             lambda own: own.n_steps_,
         )
     return (
-        mahala.QueryAdapter(random_state=0),
+        mahala_search.QueryAdapter(random_state=0),
         lambda own: own.learn_one(a, np.stack([b, c]), [False, True], query_id=1),
         lambda own: content(own.to_parts()),
         lambda own: own.n_impressions_,

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-import mahala
+import mahala_search
 
 FOLDER = Path(__file__).parent / "images"
 QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]
@@ -87,7 +87,7 @@ def teach(page: Page, address: str) -> None:
 def watch(page: Page, address: str) -> None:
     """Six hundred people look at four results for a dish without meat and fish; three in ten see the plain ranking."""
     rng = np.random.default_rng(0)
-    with mahala.serve.Client(address) as client:
+    with mahala_search.serve.Client(address) as client:
         found = client.search(text=QUERIES[0])
         place = client.event(found.search_id, found.ids[0], user="the first") or 0
         client.wait(place, 120.0)  # searches count from the first version that has learned

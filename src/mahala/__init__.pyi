@@ -41,9 +41,8 @@ from mahala.evaluation.auto_metric import AutoMetric as AutoMetric
 from mahala.evaluation.compare import compare as compare
 from mahala.evaluation.knn import knn_error as knn_error
 
-# Answers and clicks
+# Answers
 from mahala.answers.teacher import Teacher as Teacher
-from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
 
 # Settings
 from mahala.support.parameters import set_config as set_config
@@ -61,10 +60,8 @@ from mahala import answers as answers
 from mahala import batch as batch
 from mahala import data as data
 from mahala import evaluation as evaluation
-from mahala import feedback as feedback
 from mahala import neighbors as neighbors
 from mahala import online as online
-from mahala import serve as serve
 from mahala import stream as stream
 
 __version__: str

@@ -27,18 +27,24 @@ OF_PACKAGE = {
     "LSML_Supervised": "mahala.batch.LSML learns from labels, too",
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
+    "feedback": "`pip install mahala-search`, and it is mahala_search",
     "load_learner": "load(path) reads metrics, learners and adapters",
-    "RankingQuality": "it is mahala.feedback.RankingQuality",
-    "read_qrels": "it is mahala.feedback.read_qrels",
+    "QueryAdapter": "`pip install mahala-search`, and it is mahala_search.QueryAdapter",
+    "RankingQuality": "`pip install mahala-search`, and it is mahala_search.RankingQuality",
+    "read_qrels": "`pip install mahala-search`, and it is mahala_search.read_qrels",
     "SCML_Supervised": "mahala.batch.SCML learns from labels, too",
     "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
+    "serve": "`pip install mahala-search`, and it is mahala_search.serve",
 }
-
 
 # Commands.
 OF_COMMANDS = {
+    "adapt": "`pip install mahala-search` brings it",
+    "evaluate": "`pip install mahala-search` brings it",
     "explain": "`mahala show MODEL DATA ROW` explains a prediction, with a second ROW the distance of the two",
     "inspect": "`mahala show MODEL` describes a model file",
+    "serve": "`pip install mahala-search` brings it",
+    "simulate": "`pip install mahala-search` brings it",
 }
 
 

@@ -113,7 +113,7 @@ def test_helpers_are_inlined(labelled):
 INTERRUPTED = """
 import os, random, signal, sys, threading, time
 import numpy as np
-from mahala.feedback.compiled.pages import add_counts  # an import that is interrupted is Python's affair
+from mahala_search.compiled.pages import add_counts  # an import that is interrupted is Python's affair
 
 def counts():
     keys, sums = np.zeros(4, dtype=np.uint64), np.zeros((4, 2), dtype=np.float32)

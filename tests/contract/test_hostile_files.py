@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import mahala
+import mahala_search
 from contract.learners import ALL, case
 from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import restored
@@ -24,7 +25,7 @@ X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 3, 60)
 
 def estimators():
     """Estimators with every kind of state."""
-    adapter = mahala.QueryAdapter(mahala.OASIS("auto", margin="auto"), user_cap=9, random_state=0)
+    adapter = mahala_search.QueryAdapter(mahala.OASIS("auto", margin="auto"), user_cap=9, random_state=0)
     for at in range(12):
         signals = {"score": X[at : at + 3, 0]}
         adapter.learn_one(X[at], X[at + 10 : at + 13], [0, 1, 0], query_id=at % 3, user=at % 2, signals=signals)

@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import mahala
+import mahala_search
 from contract.learners import PAIR_LEARNERS, TRIPLET_LEARNERS, parametrize
 from mahala import Pairs, Triplets
 
@@ -88,7 +89,7 @@ def test_writers_wait_and_readers_see_whole_steps(learner, labelled):
 
 def test_an_adapter_is_shared():
     rng = np.random.default_rng(0)
-    adapter, queries, items = mahala.QueryAdapter(), rng.normal(size=(20, 8)), rng.normal(size=(50, 8))
+    adapter, queries, items = mahala_search.QueryAdapter(), rng.normal(size=(20, 8)), rng.normal(size=(50, 8))
 
     def write():
         own = np.random.default_rng(threading.get_ident())

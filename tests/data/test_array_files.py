@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from mahala.data.tables import read_table
-from mahala.feedback import read_qrels
+from mahala_search import read_qrels
 
 
 def test_npy(tmp_path):

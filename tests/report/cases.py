@@ -8,13 +8,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from mahala import LDA, RCA, MahalanobisMetric, QueryAdapter, Triplets
+from mahala import LDA, RCA, MahalanobisMetric, Triplets
 from mahala.evaluation.compare import compare, held_out
 from mahala.evaluation.cross_validation.fitting import refit
-from mahala.feedback.trust.gains import CrossValidation
 from mahala.judge import Verdict
 from mahala.report.chart_data import Shown
 from mahala.report.html import report
+from mahala_search import QueryAdapter
+from mahala_search.quality.gains import CrossValidation
 from stored_cells import store
 
 EVIL = "<script>alert(1)</script>"

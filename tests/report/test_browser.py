@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mahala import LDA, MLKR, RCA, LogisticMetric
-from mahala.feedback.report import adaptation
+from mahala_search.adapter.report import adaptation
 from report.cases import EVIL, fitted, make, make_of_answers, table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

@@ -106,7 +106,7 @@ class Group(_Reporting, TyperGroup):
     """A group of commands, which says what former ones are called now."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if ctx.parent is None and args[0] in OF_COMMANDS:
+        if ctx.parent is None and args[0] in OF_COMMANDS and self.get_command(ctx, args[0]) is None:
             raise ValueError(f"there is no command {args[0]!r}: {OF_COMMANDS[args[0]]}")
         return super().resolve_command(ctx, args)
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import mahala
+import mahala_search
 from mahala.batch.descent import first_components
 from mahala.engine.cores import Cores
 from mahala.engine.dask.cluster import DaskCluster
@@ -201,7 +202,7 @@ def test_what_does_not_run_on_dask_says_what_to_do():
     with pytest.raises(ValueError, match="shrinkage must be None or a number with rows of Dask"):
         mahala.LDA(shrinkage="auto").fit(D, y)
     with pytest.raises(TypeError, match=r"queries is of Dask, whose rows are not gathered here"):
-        mahala.feedback.evaluate_ranking(D, X, [(0, 0, 1)])
+        mahala_search.evaluate_ranking(D, X, [(0, 0, 1)])
     with pytest.raises(ValueError, match="metric must be a Mahalanobis metric if rows are in chunks"):
         mahala.evaluation.mean_average_precision(None, D, y)
     with pytest.raises(ValueError, match="k must be from 1 to 300"):

@@ -1,0 +1,1 @@
+"""QueryAdapter: a map of queries, a memory of clicks, and how far both are trusted."""

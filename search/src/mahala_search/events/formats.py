@@ -1,0 +1,226 @@
+"""Read events in the formats of `mahala serve`, of OpenSearch's User Behavior Insights (UBI) and of Metarank."""
+
+import json
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from mahala_search.events.joining import Page, Reaction, Shown, join
+
+Format = Literal["mahala", "ubi", "metarank"]
+# What people do with an item, and how much it says; a name may have more words before it, as product_click.
+VALUES = {"click": 1.0, "dwell": 1.0, "like": 2.0, "watch": 2.0, "add_to_cart": 2.0, "purchase": 3.0}
+# Seconds of a dwell from which on it counts; seconds by which a clock may be ahead.
+SHORTEST, AHEAD = 5.0, 300.0
+# The longest ids, of searches and of all others, and items that were shown which are read.
+_LONGEST_SEARCH, _LONGEST, _MOST_SHOWN = 200, 256, 200
+# Characters that not every database takes.
+REFUSED = re.compile("[\x00\ud800-\udfff]")
+_NATIVE = {"search_id", "item", "type", "seconds", "value", "user", "timestamp", "id", "query", "shown"}
+
+
+class Ignored(ValueError):
+    """An event is well-formed, but there is nothing to learn from it."""
+
+
+class EventFile(NamedTuple):
+    """The events of a file, its malformed lines by number, and how many others are ignored, by the reason."""
+
+    shown: list[Shown]
+    reactions: list[Reaction]
+    malformed: list[tuple[int, str]]
+    ignored: Counter[str]
+
+    def impressions(self, items: Container[str], vectors: Mapping[str, Any]) -> list[tuple[Shown, Page]]:
+        """Return what was shown with all reactions of a user to it, in the order of their times.
+
+        Parameters
+        ----------
+        items : ids of items; others that were shown are left out
+        vectors : vectors of queries by their texts, their ids, or the ids of searches; others are left as they are
+        """
+        searches = {one.search: one for one in sorted(self.shown, key=lambda one: -one.at)}  # the first of each
+        shown = {id: [item for item in one.items if item in items] for id, one in searches.items()}
+        users = {id: one.user for id, one in searches.items()}
+        pages, outcomes = join(shown, {}, self.reactions, users)
+        self.ignored.update(outcome for outcome in outcomes if isinstance(outcome, str))
+        pages.sort(key=lambda page: page.at)
+        return [(_with_vector(searches[page.search], vectors), page) for page in pages]
+
+
+def _with_vector(shown: Shown, vectors: Mapping[str, Any]) -> Shown:
+    query = shown.query
+    for key in (query.get("text"), query.get("id"), shown.search):
+        if key is not None and key in vectors:
+            return shown._replace(query={"vector": vectors[key], "id": query.get("id") or query.get("text")})
+    return shown
+
+
+def read_events(lines: Iterable[str | bytes], format: Format | None = None) -> EventFile:
+    """Return the events of JSON Lines, in any order.
+
+    >>> file = read_events(['{"search_id": "s", "item": "a"}', '{"search_id": "s", "item": "b", "type": "hover"}', "{"])
+    >>> len(file.reactions), file.ignored.total(), [number for number, _ in file.malformed]
+    (1, 1, [3])
+    """
+    file = EventFile([], [], [], Counter())
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            event = read_event(json.loads(line), format)
+        except Ignored as reason:
+            file.ignored[str(reason)] += 1
+        except (ValueError, RecursionError) as error:
+            file.malformed.append((number, str(error)))
+        else:
+            if isinstance(event, Shown):
+                file.shown.append(event)
+            else:
+                file.reactions.append(event)
+    return file
+
+
+def read_event(event: Any, format: Format | None = None) -> Shown | Reaction:
+    """Return what an event says; raise Ignored if that is nothing, and ValueError if it is malformed.
+
+    Without `format`, the fields of the event tell it: `event` is Metarank's, `query_id` and `action_name` are UBI's.
+
+    >>> read_event({"search_id": "s", "item": "a", "type": "click", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
+    Reaction(search='s', item='a', value=1.0, user='u', at=1793534400.0)
+    """
+    if not isinstance(event, Mapping):
+        raise ValueError(f"an event must be an object, got {type(event).__name__}")
+    if isinstance(event.get("_source"), Mapping):  # a hit of OpenSearch
+        event = event["_source"]
+    if format is None:
+        format = "metarank" if "event" in event else "ubi" if event.keys() & {"query_id", "action_name"} else "mahala"
+    return {"mahala": _mahala, "ubi": _ubi, "metarank": _metarank}[format](event)
+
+
+def _mahala(event: Mapping[str, Any]) -> Shown | Reaction:
+    if unknown := sorted(event.keys() - _NATIVE):
+        raise ValueError(f"an event has no field {unknown[0]!r:.80}, only {', '.join(sorted(_NATIVE))}")
+    search, at = _id(event, "search_id", _LONGEST_SEARCH), _time(event)
+    if "shown" not in event:
+        return Reaction(search, _id(event, "item"), _value(event, "type"), _optional_id(event, "user"), at)
+    query = event.get("query")
+    if not isinstance(query, Mapping):
+        raise ValueError('query must be an object with "vector", "item" or "text"')
+    read = _query(query, query.get("text"), _optional_id(query, "id"))
+    return Shown(search, _items(event["shown"], "shown"), read, _optional_id(event, "user"), at)
+
+
+def _ubi(event: Mapping[str, Any]) -> Shown | Reaction:
+    if "action_name" in event and event.get("query_id") in (None, ""):  # such as a page that was opened before a search
+        raise Ignored("the event has no query_id")
+    search, user, at = _id(event, "query_id", _LONGEST_SEARCH), _optional_id(event, "client_id"), _time(event)
+    if "action_name" not in event:
+        attributes = event.get("query_attributes")
+        query = _query(attributes if isinstance(attributes, Mapping) else {}, event.get("user_query"))
+        return Shown(search, _items(event.get("query_response_hit_ids"), "query_response_hit_ids"), query, user, at)
+    value = _value(event, "action_name")
+    attributes = event.get("event_attributes")
+    item = attributes.get("object") if isinstance(attributes, Mapping) else None
+    holder = item if isinstance(item, Mapping) else event
+    if holder.get("object_id") is None:
+        raise Ignored(f"action_name {event['action_name']!r:.40} has no object_id")
+    return Reaction(search, _id(holder, "object_id"), value, user, at)
+
+
+def _metarank(event: Mapping[str, Any]) -> Shown | Reaction:
+    kind = event.get("event")
+    if kind in ("item", "user"):
+        raise Ignored(f"event {kind!r} is neither a ranking nor an interaction")
+    user = _optional_id(event, "user" if event.get("user") is not None else "session")
+    if kind == "interaction":
+        if event.get("ranking") is None:
+            raise Ignored("the interaction has no ranking")
+        return Reaction(
+            _id(event, "ranking", _LONGEST_SEARCH), _id(event, "item"), _value(event, "type"), user, _time(event)
+        )
+    if kind != "ranking":
+        raise ValueError(f"event must be ranking, interaction, item or user, got {kind!r:.40}")
+    items, fields = event.get("items"), event.get("fields")
+    if not isinstance(items, list) or not all(isinstance(one, Mapping) for one in items):
+        raise ValueError("items must be a list of objects with an id")
+    named = [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
+    values = {str(one.get("name")): one.get("value") for one in named}
+    shown = _items([one.get("id") for one in items], "items")
+    return Shown(_id(event, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(event))
+
+
+def _query(event: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:
+    """Return a query by its vector or item, recognised by its id or else its text; or else by the text."""
+    if text is not None and not (isinstance(text, str) and 0 < len(text) <= 1000 and not REFUSED.search(text)):
+        raise ValueError("the text of a query must have 1 to 1000 characters, neither NUL nor half a surrogate pair")
+    if isinstance(event.get("vector"), list):
+        return {"vector": event["vector"], "id": id or text}
+    if event.get("item") is not None:
+        return {"item": _id(event, "item"), "id": id or text}
+    return {"text": text, "id": id}
+
+
+def _id(event: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str:
+    value = event.get(field)
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not 0 < len(text) <= longest or REFUSED.search(text):
+        raise ValueError(f"{field} must be an id of 1 to {longest} characters, got {value!r:.40}")
+    return text
+
+
+def _optional_id(event: Mapping[str, Any], field: str) -> str | None:
+    return None if event.get(field) is None else _id(event, field)
+
+
+def _items(values: Any, field: str) -> list[str]:
+    """Return the first items that were shown, each once."""
+    if values is not None and not isinstance(values, list):
+        raise ValueError(f"{field} must be a list of ids, got {type(values).__name__}")
+    if not values:
+        raise Ignored("nothing was shown")
+    return list(dict.fromkeys(_id({field: value}, field) for value in values[:_MOST_SHOWN]))
+
+
+def _value(event: Mapping[str, Any], field: str) -> float:
+    """Return how much an event says: its value, or that of its type."""
+    name = re.sub("[ -]", "_", str(event.get(field, "click")).lower())
+    kind = next((kind for kind in VALUES if name == kind or name.endswith(f"_{kind}")), None)
+    for number in ("value", "seconds"):
+        value = event.get(number, 1.0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1e6:
+            raise ValueError(f"{number} must be a number from 0 to 1000000, got {value!r:.40}")
+    if kind == "dwell" and float(event.get("seconds", 0.0)) < SHORTEST:
+        raise Ignored(f"a dwell of less than {SHORTEST:g} seconds says nothing")
+    if "value" not in event and kind is None:
+        raise Ignored(f"{field} {name!r:.40} says nothing about the item; give a value, or one of {', '.join(VALUES)}")
+    if (value := float(event.get("value", VALUES.get(kind or "", 0.0)))) == 0.0:
+        raise Ignored("the value is 0")
+    return value
+
+
+def _time(event: Mapping[str, Any]) -> float:
+    """Return the time of an event in seconds since 1970, from seconds, milliseconds or ISO 8601; by default now."""
+    value, now = event.get("timestamp"), time.time()
+    if value is None:
+        return now
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        try:
+            at = datetime.fromisoformat(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        else:
+            number = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    else:
+        number = number / 1000.0 if number > 1e11 else number
+    if not number >= 0.0:
+        raise ValueError(f"timestamp must be seconds or milliseconds since 1970, or ISO 8601, got {value!r:.40}")
+    if number > now + AHEAD:
+        raise ValueError(f"timestamp must not be in the future, got {value!r:.40}")
+    return number

@@ -1,0 +1,82 @@
+"""Gains over the plain ranking: by query in a cross-validation, and in a stream."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from mahala.evaluation import Verdict
+from mahala.extend import Integer, Kind, Number, Stateful
+from mahala_search.arrays import FloatArray, IndexArray
+
+# A smaller difference between two values is rounding.
+ROUNDING = 1e-12
+# Fewer impressions are too few for a normal distribution.
+FEWEST_IMPRESSIONS = 20
+
+
+class CrossValidation(NamedTuple):
+    """The nDCG of each judged query under the plain ranking and under a map that was not learned from it."""
+
+    query: IndexArray
+    raw: FloatArray
+    learned: FloatArray
+
+    @property
+    def gains(self) -> FloatArray:
+        """The gain of each query, exactly 0 where the two differ by rounding only."""
+        gains = self.learned - self.raw
+        return np.where(np.abs(gains) < ROUNDING, 0.0, gains)
+
+    def winners(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that gain, the largest gain first."""
+        gains = self.gains
+        order: IndexArray = np.argsort(-gains, kind="stable")[:n]
+        return order[gains[order] > 0.0]
+
+    def losers(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that lose, the largest loss first."""
+        return self._replace(raw=self.learned, learned=self.raw).winners(n)
+
+
+class RunningGain(Stateful):
+    """The mean of the gains in a stream so far, and their variance."""
+
+    FIELDS = (Integer("n"), Number("mean"), Number("squares", least=0.0))
+
+    def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
+        self.n, self.mean, self.squares = int(n), float(mean), float(squares)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.n, self.mean, self.squares))
+
+    def add(self, value: float) -> None:
+        self.n += 1
+        before = value - self.mean
+        self.mean += before / self.n
+        self.squares += before * (value - self.mean)
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; infinite for fewer than 20 gains."""
+        return math.sqrt(self.squares / (self.n - 1) / self.n) if self.n >= FEWEST_IMPRESSIONS else math.inf
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval of the mean."""
+        return self.mean - 1.96 * self.error
+
+    def verdict(self, share: float = 0.0, measure: str = "pairs in the right order") -> Verdict:
+        """Return what the gains mean; `share` is that of the learned map in what is served."""
+        units = "impressions"
+        if self.n < FEWEST_IMPRESSIONS:
+            return Verdict("too early to tell", self.mean, -1.0, 1.0, self.n, 1.0, measure, units, share=share)
+        reach = 1.96 * self.error
+        p_value = float(2.0 * stats.norm.sf(abs(self.mean) / self.error)) if reach else float(not self.mean)
+        kind: Kind = "probably helps" if self.mean > 0.0 else "does not help"
+        if self.mean > reach:
+            kind = "shown to help"
+        low, high = max(-1.0, self.low), min(1.0, self.mean + reach)
+        return Verdict(kind, self.mean, low, high, self.n, p_value, measure, units, share=share)

@@ -1,0 +1,560 @@
+"""QueryAdapter: against its reference in plain NumPy, and what it promises to those who use it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import mahala
+import mahala_search
+from mahala.support.model_files import ModelFileError
+from mahala_search import Impressions, QueryAdapter
+from mahala_search.adapter.maps import judged
+from mahala_search.adapter.memory.click_memory import item_keys, place_values
+from mahala_search.adapter.memory.remembered import Remembered
+from mahala_search.adapter.trust.trust import BELIEF, PAGES, RATES, SUPPORT
+from mahala_search.quality.gains import CrossValidation
+from reference.feedback import adapter_stream
+from strategies import examples
+
+D = 6
+
+
+def impressions(seed, n=25, n_queries=8, kind="clicks"):
+    """Impressions of (x, shown, reactions, id), with repeated queries, zero vectors, ties and pages without clicks."""
+    rng = np.random.default_rng(seed)
+    queries = rng.normal(size=(n_queries, D)) * (rng.random((n_queries, D)) < 0.8)
+    items = rng.normal(size=(14, D)) / 2
+    result = []
+    for _ in range(n):
+        at = int(rng.integers(n_queries))
+        shown = items[rng.permutation(len(items))[: rng.integers(1, 7)]]
+        if kind == "ties":
+            shown = shown[rng.integers(0, len(shown), len(shown))]
+        reactions = rng.integers(-1, 4, len(shown)) if kind == "grades" else rng.random(len(shown)) < 0.4
+        result.append((queries[at], shown, reactions.astype(float), at))
+    return result
+
+
+def fed(adapter, stream):
+    for x, shown, reactions, key in stream:
+        adapter.learn_one(x, shown, reactions, query_id=key)
+    return adapter
+
+
+@examples(7)
+@example(1536718668, "clicks", -0.5)  # two pages of two in a row have the same query and first result
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["clicks", "grades", "ties"]),
+    support=st.sampled_from([SUPPORT, -0.5]),
+)
+def test_a_stream_equals_the_reference(seed, kind, support):
+    stream = impressions(seed, n=65, kind=kind)
+    stream[60:] = [(*page[:3], 60 + at) for at, page in enumerate(stream[60:])]  # new, after enough known ones
+    adapter = QueryAdapter()
+    served, M, losses, weighted, counts, evidence, agreements, memory_gains = adapter_stream(stream, D, RATES, support)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mahala_search.adapter.trust.trust.SUPPORT", support)
+        for (x, shown, reactions, key), want in zip(stream, served, strict=True):
+            np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
+            adapter.learn_one(x, shown, reactions, query_id=key)
+        np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
+    for name, hedge in adapter._trust.hedge.items():
+        np.testing.assert_allclose(hedge.losses, losses[name], atol=1e-6)
+        assert hedge.n == pytest.approx(counts[name])
+        # The theorem of the docstring, on a real stream.
+        assert weighted[name] - losses[name][0] <= hedge.bound(0) + 1e-9
+    for (key, item), sums in evidence.items():
+        keys = item_keys(None, np.frombuffer(item)[np.newaxis])
+        np.testing.assert_allclose(place_values(*adapter._memory.part(key), keys)[0], sums, rtol=1e-5)
+    repeats, gain = adapter._trust.repeats, adapter._trust._memory_gain
+    assert (gain.n, gain.mean) == (
+        len(memory_gains),
+        pytest.approx(sum(memory_gains) / max(len(memory_gains), 1), abs=1e-6),
+    )
+    assert repeats.sum - BELIEF * PAGES**0.5 == pytest.approx(sum(agreements), abs=1e-4)
+    assert repeats.squares - PAGES == pytest.approx(np.square(agreements).sum(), abs=1e-4)
+
+
+@pytest.mark.parametrize("informative", [True, False])
+def test_known_queries_decide_whether_new_ones_are_served_more_of_the_map(informative, tmp_path):
+    """Clicks that follow a taste open a larger share of the map to new queries; random ones do not."""
+    rng, taste = np.random.default_rng(0), np.array([4.0, 4.0, 4.0, 0.2, 0.2, 0.2])
+    queries, items = rng.normal(size=(10, D)), rng.normal(size=(60, D))
+    adapter = QueryAdapter(random_state=0)
+    for at in range(200):
+        x = queries[at % 10]
+        shown = items[rng.permutation(60)[:8]]
+        best = np.argmax(shown @ (taste * x)) if informative else rng.integers(8)
+        adapter.learn_one(x, shown, np.arange(8) == best, query_id=at % 10)
+    assert (adapter.trust_["new"] > 0.1) == informative
+    adapter.save(tmp_path / "adapter.safetensors")
+    assert mahala.load(tmp_path / "adapter.safetensors").trust_ == adapter.trust_
+
+
+def test_impressions_one_by_one_and_together_give_the_same_model():
+    stream = impressions(3)
+    queries = np.array([x for x, *_ in stream])
+    items = np.vstack([shown for _, shown, *_ in stream])
+    stops = np.cumsum([len(shown) for _, shown, *_ in stream])
+    rows = [range(stop - len(shown), stop) for stop, (_, shown, *_) in zip(stops, stream, strict=True)]
+    reactions = [clicked for *_, clicked, _ in stream]
+    ids = [key for *_, key in stream]
+    many = Impressions(queries, items, np.arange(len(stream)), rows, reactions, query_ids=ids)
+    together = QueryAdapter().partial_fit(many[:15]).partial_fit(many[15:])
+    alone = fed(QueryAdapter(), stream)
+    np.testing.assert_array_equal(together.metric_.matrix, alone.metric_.matrix)
+    assert together.trust_ == alone.trust_
+    sparse = Impressions(
+        sp.csr_matrix(queries), sp.csr_matrix(items), np.arange(len(stream)), rows, reactions, query_ids=ids
+    )
+    np.testing.assert_array_equal(QueryAdapter().partial_fit(sparse).metric_.matrix, alone.metric_.matrix)
+
+
+@pytest.mark.parametrize("how", ["file", "pickle"])
+@pytest.mark.parametrize(
+    "params", [{}, {"learner": mahala.OGD("auto", margin="auto")}, {"user_cap": 2, "half_life": 9.0}]
+)
+def test_resumes_bit_for_bit(how, params, tmp_path):
+    stream = impressions(5)
+    adapter = QueryAdapter(random_state=0, **params)
+    for at, (x, shown, reactions, key) in enumerate(stream[:20]):
+        adapter.learn_one(x, shown, reactions, query_id=key, user=at % 3)
+    if how == "file":
+        adapter.save(tmp_path / "adapter.safetensors")
+        resumed = mahala.load(tmp_path / "adapter.safetensors")
+    else:
+        resumed = pickle.loads(pickle.dumps(adapter))
+    assert resumed.verdict_ == adapter.verdict_
+    for either in adapter, resumed:
+        for at, (x, shown, reactions, key) in enumerate(stream[20:]):
+            either.learn_one(x, shown, reactions, query_id=key, user=at % 3)
+    np.testing.assert_array_equal(resumed.metric_.matrix, adapter.metric_.matrix)
+    assert resumed.trust_ == adapter.trust_
+    assert resumed.n_impressions_ == len(stream)
+    np.testing.assert_array_equal(resumed.embed(x, query_id=key), adapter.embed(x, query_id=key))
+
+
+@pytest.mark.parametrize("learner", [mahala.OGD("auto", margin="auto"), mahala.OASIS(0.5, margin=0.1)], ids=repr)
+def test_takes_the_steps_of_a_learner(learner):
+    adapter = fed(QueryAdapter(learner), impressions(7))
+    M = adapter.metric_.matrix
+    assert np.abs(M - np.eye(D)).max() > 1e-6
+    x = np.arange(1.0, D + 1.0)
+    np.testing.assert_allclose(adapter.embed(x), x @ M, atol=1e-12)
+    np.testing.assert_allclose(adapter.embed(x), x @ M, atol=1e-12)  # by the matrix, the second time
+
+
+def collection(seed=0, n_queries=60, n_items=300, d=12, strength=4.0):
+    """Queries and items whose relevance has another taste than the inner product."""
+    rng = np.random.default_rng(seed)
+    queries, items = rng.normal(size=(n_queries, d)), rng.normal(size=(n_items, d))
+    queries, items = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, items))
+    taste = np.where(np.arange(d) < d // 2, strength, 1.0)
+    scores = (queries * taste) @ items.T + 0.02 * rng.normal(size=(n_queries, n_items))
+    order = np.argsort(-scores, axis=1)[:, :8]
+    return queries, items, [(i, int(j), 3 - r // 3) for i in range(n_queries) for r, j in enumerate(order[i])]
+
+
+def split(qrels, rows):
+    place = {row: at for at, row in enumerate(rows)}
+    return [(place[i], j, g) for i, j, g in qrels if i in place]
+
+
+def test_judgments_improve_new_queries_and_the_gain_is_honest():
+    queries, items, qrels = collection()
+    train, test = np.arange(40), np.arange(40, 60)
+    adapter = QueryAdapter(random_state=0).fit(queries[train], items, split(qrels, train))
+    gain = mahala_search.evaluate_ranking(queries[test], items, split(qrels, test), adapter).gains["ndcg@10"]
+    assert gain.mean > 0.05
+    assert gain.mean == pytest.approx(adapter.verdict_.gain, abs=0.1)
+    assert (adapter.verdict_.kind, adapter.verdict_.n) == ("shown to help", 40)
+    assert adapter.trust_["new"] > 0.3
+    again = QueryAdapter(random_state=0).fit(queries[train], items, sp.csr_matrix(_matrix(qrels, 40, 300)))
+    np.testing.assert_array_equal(again.metric_.matrix, adapter.metric_.matrix)
+    by_query = {i: {j: g for query, j, g in qrels if query == i} for i in range(40)}
+    np.testing.assert_array_equal(
+        QueryAdapter(random_state=0).fit(queries[train], items, by_query).metric_.matrix, adapter.metric_.matrix
+    )
+
+
+def _matrix(qrels, n_queries, n_items):
+    dense = np.zeros((n_queries, n_items))
+    for i, j, g in qrels:
+        if i < n_queries:
+            dense[i, j] = g
+    return dense
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float16])
+def test_items_of_any_numbers_are_ranked_as_floats(dtype):
+    rng = np.random.default_rng(0)
+    items = rng.integers(0, 5, size=(300, 6)).astype(dtype)
+    mapped = rng.normal(size=(4, 6))
+    scores = mapped @ items.T.astype(float)
+    for values, pool in zip(scores, judged.candidates(mapped, items), strict=True):
+        assert len(set(pool.tolist())) == judged.POOL
+        assert values[pool].min() >= np.sort(values)[-judged.POOL] - 1e-4
+
+
+def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
+    queries, items, _ = collection()
+    rng = np.random.default_rng(1)
+    nothing = [(i, int(j), 1) for i in range(60) for j in rng.choice(300, 8, replace=False)]
+    adapter = QueryAdapter(random_state=0, n_passes=3).fit(queries, items, nothing)
+    assert (adapter.verdict_.kind, adapter.verdict_.n, adapter.verdict_.share) == ("does not help", 60, 0.0)
+    assert adapter.verdict_.sentence.endswith("The plain ranking is served.")
+    np.testing.assert_array_equal(adapter.metric_.matrix, np.eye(12))
+    np.testing.assert_array_equal(adapter.rank(queries, items), np.argsort(-queries @ items.T, axis=1))
+
+
+def test_cross_validation_names_those_that_gain_and_lose():
+    values = CrossValidation(np.array([4, 5, 7, 8, 9]), np.full(5, 0.5), np.array([0.5, 0.9, 0.4, 0.5 + 1e-14, 0.1]))
+    np.testing.assert_allclose(values.gains, [0.0, 0.4, -0.1, 0.0, -0.4])
+    assert values.winners(5).tolist() == [1]
+    assert values.losers(5).tolist() == [4, 2]
+    assert values.losers(1).tolist() == [4]
+
+
+@pytest.mark.parametrize("by_one", [0, 10**9])  # queries are mapped by matrices, or one by one
+def test_sparse_rows_give_the_model_of_dense_ones(by_one, monkeypatch):
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    fit = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit
+    dense = fit(queries, items, qrels).metric_.matrix
+    monkeypatch.setattr(judged, "SPARSE", by_one)
+    sparse = clone(QueryAdapter(random_state=0, n_passes=2, n_folds=2)).fit(
+        sp.csr_matrix(queries), sp.csr_array(items), qrels
+    )
+    np.testing.assert_allclose(sparse.metric_.matrix, dense, atol=1e-9)
+
+
+@pytest.mark.parametrize(("clicks", "least"), [("perfect", 0.1), ("navigational", 0.05), ("random", -0.02)])
+def test_a_stream_of_clicks_improves_what_is_shown_and_noise_does_not_harm(clicks, least):
+    queries, items, qrels = collection()
+    result = mahala_search.simulate_clicks(QueryAdapter(), queries, items, qrels, clicks=clicks, n_impressions=400)
+    assert result.gain > least
+    assert result.unseen.gains["ndcg@10"].mean > -0.02
+
+
+def test_wrong_clicks_are_bounded_by_the_cap_and_forgotten():
+    queries, items, qrels = collection()
+    none = mahala_search.simulate_clicks(
+        QueryAdapter(cap=0.0), queries, items, qrels, clicks="adversarial", n_impressions=50
+    )
+    assert none.gain == 0.0
+    capped, full = (QueryAdapter(cap=cap) for cap in (0.2, 1.0))
+    losses = [
+        mahala_search.simulate_clicks(adapter, queries, items, qrels, clicks="adversarial", n_impressions=300).gain
+        for adapter in (capped, full)
+    ]
+    assert losses[1] < losses[0] <= 0.0
+    assert max(capped.trust_.values()) <= 0.2
+    back = mahala_search.simulate_clicks(full, queries, items, qrels, clicks="perfect", n_impressions=300)
+    assert back.curve(3)[1][-1] > -0.01
+
+
+def test_new_and_known_queries_are_served_by_their_own_trust():
+    adapter = fed(QueryAdapter(), impressions(11, n=60))
+    x = np.ones(D)
+    new, known = adapter.embed(x), adapter.embed(x, query_id=0)
+    assert not np.allclose(new, known)
+    np.testing.assert_allclose(adapter.embed(x, query_id="never seen"), new, atol=1e-12)
+    rows = adapter.embed(np.array([x, x]), query_id=["never seen", 0])
+    np.testing.assert_allclose(rows, [new, known], atol=1e-12)
+    np.testing.assert_allclose(adapter.metric_.embed([x])[0], new, atol=1e-12)
+
+
+def test_the_memory_of_ids_is_bounded_and_forgets_the_oldest():
+    adapter = QueryAdapter(memory=3)
+    page = np.eye(D)[:2]
+    for key in ("a", "b", "c", "a", "d"):
+        adapter.learn_one(np.ones(D), page, [0, 1], query_id=key)
+    assert [adapter._kind(key) for key in "abcd"] == ["known", "new", "known", "known"]
+    assert QueryAdapter().learn_one(np.ones(D), page, [True, True]) is None
+
+
+def test_one_user_has_a_bounded_influence():
+    page = np.vstack([np.eye(D)[0], np.eye(D)[1]])
+    changes = []
+    for user_cap in (1, None):
+        adapter = QueryAdapter(user_cap=user_cap)
+        adapter.learn_one(np.arange(1.0, D + 1.0), page, [0, 0], user="another")
+        for _ in range(8):
+            adapter.learn_one(np.arange(1.0, D + 1.0), page, [1, 0], user="u")
+        changes.append(np.abs(adapter._model.map.matrices()[0] - np.eye(D)).max())
+    assert changes[0] < 0.5 * changes[1]
+
+
+def test_positions_may_be_corrected():
+    """A click on the first of two results says half as much, or nothing."""
+    changes = {}
+    for bias in (None, 1.0, "skip-above"):
+        adapter = QueryAdapter(bias=bias)
+        for _ in range(8):
+            adapter.learn_one(np.arange(1.0, D + 1.0), np.eye(D)[:2], [1, 0])
+        changes[bias] = np.abs(adapter._model.map.matrices()[0] - np.eye(D)).max()
+        assert adapter.n_ignored_ == (8 if bias == "skip-above" else 0)
+    assert changes["skip-above"] == 0.0 < changes[1.0] < changes[None]
+
+
+def test_ranks_as_the_embedding_does():
+    adapter = fed(QueryAdapter(), impressions(2))
+    rng = np.random.default_rng(0)
+    items, queries = rng.normal(size=(30, D)), rng.normal(size=(4, D))
+    want = np.argsort(-adapter.embed(queries) @ items.T, axis=1)[:, :5]
+    np.testing.assert_array_equal(adapter.rank(queries, items, k=5), want)
+    np.testing.assert_array_equal(adapter.rank(queries[0], sp.csr_matrix(items), k=5), want[0])
+    assert adapter.rank(queries[0], items).shape == (30,)
+
+
+X, Z = np.ones(3), np.eye(3)
+
+
+def state_of(adapter):
+    return {name: value for name, value in vars(adapter).items() if name != "_one_at_a_time"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones(2), Z, [0, 1, 0]), "shown must have the 2 features of the queries, got 3"),
+        (([1.0, np.nan, 0.0], Z, [0, 1, 0]), "query contains NaN or infinity"),
+        ((X, np.full((3, 3), np.inf), [0, 1, 0]), "infinity"),
+        ((X, np.empty((0, 3)), []), "shown must have at least one item, got none"),
+        ((X, Z, [0, 1, 0, 1]), r"clicked must have one entry for each of the 3 items shown, got shape \(4,\)"),
+        ((X, Z, [0, np.nan, 1]), "clicked contains NaN"),
+        ((X, Z, ["a", "b", "c"]), "clicked must hold real numbers"),
+    ],
+)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_bad_impressions_are_refused_and_change_nothing(arguments, message, fitted):
+    adapter = QueryAdapter()
+    if fitted:
+        adapter.learn_one(X, Z, [0, 1, 0])
+        message = message.replace(
+            "shown must have the 2 features of the queries, got 3", "query has 2 features.*with 3"
+        )
+    before = state_of(adapter)
+    with pytest.raises(ValueError, match=message):
+        adapter.learn_one(*arguments)
+    assert state_of(adapter) == before
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ([(0, 9, 1), (1, 0, 1)], "item row numbers from 0 to 2"),
+        ([(7, 0, 1), (1, 0, 1)], "query row numbers from 0 to 2"),
+        ([(0, 0, -1), (1, 0, 1)], "grades of at least 0"),
+        ([(0, 0, 1)], "at least 2 queries"),
+        ([(0, 0, 0), (1, 0, 0)], "at least 2 queries"),
+        ([(0, 0, 1), (0, 0, 2), (1, 0, 1)], "one grade per query and item"),
+    ],
+)
+def test_bad_judgments_are_refused(qrels, message):
+    adapter = QueryAdapter()
+    with pytest.raises(ValueError, match=message):
+        adapter.fit(Z, Z, qrels)
+    assert not hasattr(adapter, "n_features_in_")
+
+
+def test_all_items_relevant_is_nothing_to_learn_from():
+    adapter = QueryAdapter(random_state=0, n_passes=2).fit(Z, Z, [(i, j, 1) for i in range(3) for j in range(3)])
+    np.testing.assert_allclose(adapter.metric_.matrix, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"cap": 1.5}, "cap must be a number from 0 to 1"),
+        ({"half_life": 0}, "half_life must be a positive number or None"),
+        ({"learner": mahala.PA()}, "learner must be an OASIS, an OGD or None"),
+        ({"bias": "no"}, "bias must be 'skip-above', a number of at least 0 or None"),
+        ({"n_folds": 1}, "n_folds must be at least 2"),
+    ],
+)
+def test_bad_parameters_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        QueryAdapter(**params).fit(Z, Z, [(0, 0, 1), (1, 1, 1)])
+
+
+def test_impressions_are_checked():
+    with pytest.raises(ValueError, match="clicked of impression 1 must have one entry for each of the 1 items"):
+        Impressions(Z, Z, [0, 1], [[0, 1], [1]], [[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="shown of impression 0 must hold row numbers from 0 to 2, got 3"):
+        Impressions(Z, Z, [0], [[3]], [[1]])
+    with pytest.raises(ValueError, match="users must have one entry for each of the 1 impression"):
+        Impressions(Z, Z, [0], [[1]], [[1]], users=[1, 2])
+    with pytest.raises(TypeError, match=r"impressions must be mahala_search\.Impressions, got list"):
+        QueryAdapter().partial_fit([])
+
+
+# What is unusual, but legal
+
+
+def test_ids_of_numpy_are_those_of_python():
+    adapter = fed(QueryAdapter(), impressions(1))
+    x = np.ones(D)
+    for key in (0, np.int64(0), np.array([0])[0]):
+        np.testing.assert_allclose(adapter.embed(x, query_id=key), adapter.embed(x, query_id=0), atol=1e-12)
+    assert adapter._kind(np.int32(0)) == "known"
+
+
+def test_a_query_without_an_id_is_known_by_its_vector():
+    adapter = QueryAdapter()
+    x, page = np.arange(1.0, D + 1.0), np.eye(D)[:3]
+    adapter.learn_one(x, page, [0, 0, 1])
+    assert adapter._kind(x.tobytes()) == "known"
+    np.testing.assert_allclose(adapter.embed(x), x @ adapter._matrix("known"), atol=1e-12)
+    np.testing.assert_allclose(adapter.embed(np.array([x]))[0], x @ adapter._matrix("new"), atol=1e-12)
+
+
+def test_series_are_read_by_position():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"q": [0, 1, 2], "shown": [[0], [1], [2]], "clicked": [[1], [0], [1]]}).iloc[::-1]
+    many = Impressions(Z, Z, frame["q"], frame["shown"], frame["clicked"], users=pandas.Series(list("abc")).iloc[::-1])
+    assert many.query.tolist() == [rows.tolist()[0] for rows in many.shown] == [2, 1, 0]
+    assert [impression.user for impression in many] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("clicked", [[1e308, -1e308, 0.0], [1e-308, 0.0, 0.0], [5e-324, 0.0, -5e-324]])
+@pytest.mark.parametrize("bias", [None, 1000.0])
+def test_extreme_reactions_and_biases_leave_finite_numbers(clicked, bias):
+    adapter = QueryAdapter(bias=bias)
+    for _ in range(3):
+        adapter.learn_one(X, Z, clicked)
+    assert np.isfinite(adapter.embed(X)).all()
+    assert all(0.0 <= trust <= 1.0 for trust in adapter.trust_.values())
+
+
+@pytest.mark.parametrize("learner", [None, mahala.OGD("auto", margin="auto")])
+@pytest.mark.parametrize("scale", [0.0, 1e-55, 1e40])
+def test_pages_without_a_scale_do_not_stop_later_ones(learner, scale):
+    adapter = QueryAdapter(learner)
+    adapter.learn_one(X * scale, Z[:1], [1])
+    adapter.learn_one(X * scale, Z * scale, [1, 0, 0])
+    for _ in range(5):
+        adapter.learn_one([1.0, 2.0, 3.0], Z, [1, 0, 0], query_id="a")
+    assert np.isfinite(adapter.embed([1.0, 2.0, 3.0], query_id="a")).all()
+
+
+def test_a_scale_from_judgments_outweighs_a_page():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit(queries, items, qrels)
+    before = adapter._model.gap
+    adapter.learn_one(queries[0], 100 * items[:3], [0, 1, 0])
+    assert adapter._model.gap < 10 * before
+
+
+@pytest.mark.parametrize("learner", [mahala.AROMA(), mahala.SORS(), mahala.PA()], ids=repr)
+def test_learners_with_other_steps_are_refused(learner):
+    with pytest.raises(ValueError, match="learner must be an OASIS, an OGD or None"):
+        QueryAdapter(learner).learn_one(X, Z, [0, 1, 0])
+
+
+def test_the_first_map_is_the_plain_ranking():
+    with pytest.raises(ValueError, match="learner must start from the identity"):
+        QueryAdapter(mahala.OASIS(init=mahala.BilinearMetric(Z))).learn_one(X, Z, [0, 1, 0])
+
+
+def test_some_parameters_cannot_change_in_a_stream(tmp_path):
+    adapter = QueryAdapter().set_params(cap=0.7)
+    adapter.learn_one(X, Z, [0, 1, 0])
+    adapter.set_params(cap=0.9)
+    for call in (lambda: adapter.learn_one(X, Z, [0, 1, 0]), lambda: adapter.save(tmp_path / "a.safetensors")):
+        with pytest.raises(ValueError, match=r"cap cannot change while a stream runs: it was 0\.7, it is 0\.9"):
+            call()
+    adapter.set_params(cap=0.7, bias=2.0).learn_one(X, Z, [0, 1, 0])
+    with pytest.raises(ValueError, match="bias must be"):
+        adapter.set_params(bias=-1.0).learn_one(X, Z, [0, 1, 0])
+
+
+def test_a_second_fit_may_have_other_features():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2)
+    adapter.learn_one(X, Z, [0, 1, 0])
+    assert adapter.fit(queries, items, qrels).n_features_in_ == 12
+
+
+def test_sparse_queries_are_single_vectors():
+    adapter = fed(QueryAdapter(), impressions(2))
+    x = np.arange(1.0, D + 1.0)
+    np.testing.assert_array_equal(adapter.embed(sp.csr_matrix([x])), adapter.embed(np.array([x])))
+    with pytest.raises(ValueError, match="query must be one vector"):
+        adapter.learn_one(sp.csr_matrix(np.eye(D)), np.eye(D)[:2], [0, 1])
+
+
+def test_a_raw_vector_is_a_copy():
+    x = np.ones(D)
+    QueryAdapter().embed(x)[:] = 0.0
+    assert (x == 1.0).all()
+
+
+def test_cut_offs_beyond_the_items_are_all_items():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2, k=10**9).fit(queries, items, qrels)
+    assert (adapter.cross_validation_.raw <= 1.0 + 1e-12).all()
+
+
+def test_two_good_pages_are_not_yet_evidence():
+    adapter = QueryAdapter()
+    for key in range(2):
+        adapter.learn_one([1.0, 2.0, 3.0], Z, [1, 0, 0], query_id=key)
+    assert adapter.verdict_.low < 0.0 < adapter.verdict_.high
+    assert str(adapter.verdict_).startswith("Too early to tell: 2 impressions were seen.")
+
+
+def test_too_large_an_adapter_is_told_what_it_can_do():
+    with pytest.raises(MemoryError, match="raise max_memory of the adapter's learner") as caught:
+        QueryAdapter(mahala.OASIS(max_memory=100.0)).learn_one(np.ones(9), np.eye(9)[:2], [True, False])
+    assert "storage" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shown", [1, np.array(5.0), [], np.empty((0, D)), sp.csr_array((0, D))], ids=repr)
+def test_results_that_are_no_rows_are_named(shown):
+    with pytest.raises(ValueError, match="shown"):
+        QueryAdapter().learn_one(np.ones(D), shown, [0, 1])
+
+
+@pytest.mark.parametrize("scale", [3e38, 1e-30])
+def test_items_that_are_hard_to_multiply_in_single_precision_are_ranked(scale):
+    items = np.array([[0.5, 0.1], [1.0, 0.1], [0.7, 0.1]], dtype=np.float32) * np.float32(scale)
+    adapter = mahala_search.QueryAdapter()
+    adapter.learn_one([1.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], [0, 0])
+    for query in ([2.0, 0.0], [1e-30, 0.0], [1e30, 0.0]):
+        assert adapter.rank(query, items).tolist() == [1, 2, 0]
+    assert adapter.rank([0.0, 0.0], items).tolist() == [0, 1, 2]
+
+
+def test_counts_of_a_file_leave_room_for_one_more():
+    ids, digests = Remembered(3), np.array([1], dtype=np.uint64)
+    ids.set_state({}, {"digests": digests, "counts": np.array([2**62])})
+    with pytest.raises(ModelFileError, match="a count from 1 to"):
+        ids.set_state({}, {"digests": digests, "counts": np.array([2**63 - 1])})
+
+
+@pytest.mark.parametrize(
+    "damage", [["x"], ["gain", "high"], ["shown to help", "a", 0.0, 0.0, 3, 1.0, "", "", 0, 1, 1.0, ""]]
+)
+def test_a_damaged_verdict_is_refused(damage):
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit(queries, items, qrels)
+    header, arrays = adapter._get_state()
+    assert header["judged"] == list(adapter._judged)
+    with pytest.raises(mahala.ModelFileError, match="header entry 'judged' is damaged"):
+        adapter._set_state(header | {"judged": damage}, arrays)
+
+
+def test_a_map_that_may_not_be_used_has_a_verdict_and_a_file(tmp_path):
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(cap=0.0, random_state=0, n_passes=1, n_folds=2).fit(queries, items, qrels)
+    assert (adapter.verdict_.kind, adapter.verdict_.share) == ("too early to tell", 0.0)
+    adapter.save(tmp_path / "a")
+    assert mahala.load(tmp_path / "a").verdict_ == adapter.verdict_

@@ -1,0 +1,207 @@
+"""Events: formats of other systems, and the join of reactions with what was shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mahala_search.events.formats import Ignored, read_event, read_events
+from mahala_search.events.joining import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
+from strategies import examples
+
+SHOWN = {"s": ["a", "b", "c"], "t": ["d", "a"]}
+ITEM = st.sampled_from("abcd")
+BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("st"), ITEM, st.integers(1, 3)), max_size=5), max_size=5)
+
+
+def reference(batches):
+    """Return the pages of batches of (search, item, value), as lists of (item, value)."""
+    counted, pages = {search: {} for search in SHOWN}, []
+    for batch in batches:
+        new = {}
+        for search, item, value in batch:
+            if value > max(counted[search].get(item, 0), new.get((search, item), 0)):
+                new[search, item] = value
+        for search in dict.fromkeys(search for search, _ in new):
+            mine = {item: value for (of, item), value in new.items() if of == search}
+            left_out = counted[search].keys() - mine.keys()
+            pages.append([(item, mine.get(item, 0)) for item in SHOWN[search] if item not in left_out])
+            counted[search] |= mine
+    return pages
+
+
+@given(BATCHES)
+def test_the_join_is_that_of_a_simple_loop(batches):
+    counted, pages = {}, []
+    batches = [[event for event in batch if event[1] in SHOWN[event[0]]] for batch in batches]
+    for batch in batches:
+        reactions = [Reaction(search, item, value, None, 0.0) for search, item, value in batch]
+        new, outcomes = join(SHOWN, counted, reactions, {"s": "u"})
+        assert all(page.user == ("u" if page.search == "s" else None) for page in new)
+        read = [dict(zip(page.items, page.values, strict=True)) for page in new]
+        for (search, item, value), outcome in zip(batch, outcomes, strict=True):
+            assert (counted[search] if outcome is None else read[outcome])[item] >= value
+        for page, values in zip(new, read, strict=True):
+            counted.setdefault(page.search, {}).update({item: value for item, value in values.items() if value})
+        pages += [list(values.items()) for values in read]
+    assert pages == reference(batches)
+
+
+@given(st.lists(st.tuples(ITEM, st.sampled_from("uv")), min_size=1, max_size=8), st.randoms())
+def test_the_order_within_a_batch_does_not_matter(clicks, random):
+    reactions = [Reaction("s", item, 1.0, user, float(at)) for at, (item, user) in enumerate(clicks)]
+    shuffled = random.sample(reactions, len(reactions))
+    pages, others = (sorted(join({"s": list("abcd")}, {}, events, {})[0]) for events in (reactions, shuffled))
+    assert pages == others
+    for page in pages:
+        clicked = {item for item, value in zip(page.items, page.values, strict=True) if value}
+        assert clicked
+        assert not (set(page.items) - clicked) & {item for item, _ in clicks}  # others' clicks are left out
+
+
+def test_unknown_searches_and_items_are_named():
+    reactions = [Reaction("s", "d", 1.0, None, 0.0), Reaction("x", "a", 1.0, None, 0.0)]
+    assert join(SHOWN, {}, reactions, {}) == ([], [NOT_SHOWN, UNKNOWN_SEARCH])
+
+
+AT = "2026-11-01T12:00:00Z"
+CLICK = {"search_id": "s", "item": "a"}
+UBI = {"query_id": "s", "client_id": "u", "timestamp": AT}
+RANKING = {"event": "ranking", "id": "s", "timestamp": "1793534400000", "user": "u", "items": [{"id": "a"}, {"id": 7}]}
+INTERACTION = {"event": "interaction", "id": "e", "timestamp": 1793534400, "type": "purchase", "item": "a"}
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1793600000.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (CLICK | {"timestamp": AT}, Reaction("s", "a", 1.0, None, 1793534400.0)),
+        (CLICK, Reaction("s", "a", 1.0, None, 1793600000.0)),
+        (CLICK | {"type": "dwell", "seconds": 5, "user": "u"}, Reaction("s", "a", 1.0, "u", 1793600000.0)),
+        (CLICK | {"type": "anything", "value": 0.5}, Reaction("s", "a", 0.5, None, 1793600000.0)),
+        (
+            {"search_id": "s", "shown": ["a", "b", "a"], "query": {"item": "c", "id": "q"}, "timestamp": AT},
+            Shown("s", ["a", "b"], {"item": "c", "id": "q"}, None, 1793534400.0),
+        ),
+        (
+            UBI | {"user_query": "word", "query_response_hit_ids": ["a", 7]},
+            Shown("s", ["a", "7"], {"text": "word", "id": None}, "u", 1793534400.0),
+        ),
+        (
+            {"_source": UBI | {"query_response_hit_ids": ["a"], "query_attributes": {"vector": [1.0]}}},
+            Shown("s", ["a"], {"vector": [1.0], "id": None}, "u", 1793534400.0),
+        ),
+        (
+            UBI | {"action_name": "add-to-cart", "event_attributes": {"object": {"object_id": "a"}}},
+            Reaction("s", "a", 2.0, "u", 1793534400.0),
+        ),
+        (UBI | {"action_name": "product_click", "object_id": "a"}, Reaction("s", "a", 1.0, "u", 1793534400.0)),
+        (
+            RANKING | {"fields": [{"name": "query", "value": "word"}, {"name": "vector", "value": [2.0]}]},
+            Shown("s", ["a", "7"], {"vector": [2.0], "id": "word"}, "u", 1793534400.0),
+        ),
+        (INTERACTION | {"ranking": "s", "session": "v"}, Reaction("s", "a", 3.0, "v", 1793534400.0)),
+    ],
+)
+def test_events_are_read(event, expected):
+    assert read_event(event) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (CLICK | {"type": "dwell", "seconds": 4.9}, "less than 5 seconds"),
+        (CLICK | {"type": "hover"}, "says nothing about the item"),
+        (CLICK | {"value": 0}, "value is 0"),
+        (UBI | {"query_response_hit_ids": None}, "nothing was shown"),
+        (UBI | {"action_name": "click"}, "no object_id"),
+        (UBI | {"action_name": "brand_filter"}, "says nothing"),
+        (UBI | {"action_name": "click", "query_id": None}, "no query_id"),
+        ({"action_name": "page_view", "client_id": "u"}, "no query_id"),
+        (INTERACTION, "no ranking"),
+        ({"event": "item", "item": "a"}, "neither a ranking nor an interaction"),
+    ],
+)
+def test_events_with_nothing_to_learn_are_ignored(event, reason):
+    with pytest.raises(Ignored, match=reason):
+        read_event(event)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ([], "must be an object"),
+        ({"item": "a"}, "search_id must be an id"),
+        (CLICK | {"search_id": "x" * 201}, "1 to 200 characters"),
+        (CLICK | {"item": "\ud800"}, "item must be an id"),
+        (CLICK | {"typo": 1}, "no field 'typo'"),
+        (CLICK | {"value": True}, "value must be a number"),
+        (CLICK | {"timestamp": "yesterday"}, "seconds or milliseconds"),
+        (CLICK | {"timestamp": -1}, "seconds or milliseconds"),
+        (CLICK | {"timestamp": 10**400}, "seconds or milliseconds"),
+        (CLICK | {"timestamp": "2026-11-03T12:00:00Z"}, "not be in the future"),
+        ({"search_id": "s", "shown": "a", "query": {}}, "list of ids"),
+        ({"search_id": "s", "shown": ["a"]}, "query must be"),
+        (UBI | {"user_query": 7, "query_response_hit_ids": ["a"]}, "text of a query"),
+        (RANKING | {"items": ["a"]}, "items must be a list"),
+    ],
+)
+def test_malformed_events_are_refused_in_words(event, reason):
+    with pytest.raises(ValueError, match=reason) as error:
+        read_event(event)
+    assert not isinstance(error.value, Ignored)
+
+
+FIELDS = ["search_id", "item", "type", "value", "seconds", "timestamp", "shown", "query", "vector", "text", "query_id"]
+FIELDS += ["action_name", "event_attributes", "object", "object_id", "query_response_hit_ids", "user_query", "_source"]
+FIELDS += ["event", "ranking", "items", "fields", "name", "id", "user", "session", "client_id", "query_attributes"]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+LEAVES |= st.sampled_from(["click", "ranking", "interaction", "dwell", "a", 10**400, "2026-11-01", "1e999"])
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+)
+
+
+@examples(60)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=2, max_size=8))
+def test_anything_is_read_or_refused_by_a_value_error(event):
+    with contextlib.suppress(ValueError):
+        read = read_event(event)
+        assert 0.0 <= read.at <= 1793600300.0
+        assert len(read.search) <= 200
+        assert isinstance(read, Shown) or 0.0 < read.value <= 1e6
+
+
+def test_malformed_lines_are_counted_by_number():
+    lines = ['{"search_id": "s", "item": "a"}', "{", "", '{"search_id": "s", "item": "a", "type": "hover"}', "[" * 9999]
+    file = read_events(lines)
+    assert (len(file.shown), len(file.reactions), file.ignored.total()) == (0, 1, 1)
+    assert [number for number, _ in file.malformed] == [2, 5]
+    assert read_events(lines, "ubi").malformed[0] == (1, "query_id must be an id of 1 to 200 characters, got None")
+
+
+def test_a_file_in_any_order_makes_one_impression_of_a_search_and_user():
+    lines = [json.dumps(line) for line in (
+        CLICK | {"item": "b", "timestamp": 50.0},
+        {"search_id": "t", "shown": ["b", "a"], "query": {"text": "x"}, "timestamp": 60},
+        {"search_id": "t", "item": "a", "timestamp": 20.0, "user": "v"},
+        CLICK | {"type": "purchase", "timestamp": 40.0},
+        {"search_id": "s", "shown": ["a", "gone", "b", "c"], "query": {"text": "word"}, "timestamp": 30, "user": "u"},
+        {"search_id": "s", "shown": ["c"], "query": {"text": "later"}, "timestamp": 31},
+        CLICK | {"item": "gone", "timestamp": 50.0},
+    )]  # fmt: skip
+    file = read_events(lines)
+    (first, page), (second, other) = file.impressions({"a", "b", "c"}, {"word": [1.0]})
+    assert (first.query, page) == ({"text": "x", "id": None}, Page("t", "v", 20.0, ["b", "a"], [0.0, 1.0]))
+    assert second.query == {"vector": [1.0], "id": "word"}
+    assert other == Page("s", "u", 50.0, ["a", "b", "c"], [3.0, 1.0, 0.0])
+    assert file.ignored == {NOT_SHOWN: 1}
