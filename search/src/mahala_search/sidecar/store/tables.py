@@ -12,12 +12,12 @@ metadata = sa.MetaData()
 
 
 def _table(
-    name: str, keys: dict[str, Any], *indexes: sa.Index, nullable: Sequence[str] = (), **columns: Any
+    table: str, keys: dict[str, Any], /, *indexes: sa.Index, nullable: Sequence[str] = (), **columns: Any
 ) -> sa.Table:
     """Return a table with the columns of its primary key, indexes, and columns that are not null unless named so."""
     of_key = [sa.Column(column, kind, primary_key=True) for column, kind in keys.items()]
     others = [sa.Column(column, kind, nullable=column in nullable) for column, kind in columns.items()]
-    return sa.Table(f"search_{name}", metadata, *of_key, *others, *indexes)
+    return sa.Table(f"search_{table}", metadata, *of_key, *others, *indexes)
 
 
 _IN_SPACE = {"space": sa.String(16)}
