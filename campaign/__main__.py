@@ -15,7 +15,7 @@ from .runner import State, check_source, run_part
 
 PARTS = (
     *("inputs", "files", "kills", "faults", "threads", "interrupts", "length", "places", "service"),
-    *("relations", "optima", "gains", "tables", "load", "neighbors"),
+    *("relations", "optima", "gains", "tables", "load", "neighbors", "evidence"),
 )
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from mahala.cli.group import Command
 from mahala.cli.options import Device, Force, Jobs, Scheduler, check_output, computing
 from mahala.cli.output import Json, print_json, terminal
 from mahala.support.files import whole_file
-from papers.study_tables import list_studies, print_agreement, print_study
+from papers.study_tables import list_studies, print_agreement, print_checked, print_study
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,9 +48,19 @@ def reproduce(
     device: Device = None,
     scheduler: Scheduler = None,
     data: Annotated[Path | None, typer.Option(help="Folder of .npz data sets; default: MAHALA_DATA.")] = None,
-    output: Annotated[Path, typer.Option(help="Folder of the results; existing ones are continued.")] = Path("results"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the results; existing ones are continued. Default: results; with --check those of the "
+            "repository."
+        ),
+    ] = None,
     image: Annotated[Literal["svg", "png"], typer.Option(help="Format of the figures.")] = "svg",
     show: Annotated[bool, typer.Option("--show", help="Show existing results without measuring.")] = False,
+    check: Annotated[
+        int | None, typer.Option(help="Measure so many stored cells, drawn at random, again and compare.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="With --check: which cells are drawn.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -70,6 +80,8 @@ def reproduce(
         python -m papers boostmetric2009 --figure 1 --n-jobs 2 --image png
 
         python -m papers --show all
+
+        python -m papers gml2014 --check 10 --seed 7
     """
 
     from papers.study import PAPERS, read_cells, studies
@@ -82,15 +94,28 @@ def reproduce(
         else:
             list_studies(console, PAPERS)
         return
-    if paper == "all":
-        if not show or quick or table or figure:
-            raise ValueError("all papers can be shown only: give --show, and no --table, --figure or --quick")
-        _show_all(output, image, console, as_json)
-        return
     if data is not None and not data.is_dir():
         raise FileNotFoundError(f"--data must name a folder, but there is no folder {data}")
-    known = studies(paper)
     names = [f"table{n}" for n in table or []] + [f"figure{n}" for n in figure or []]
+    if check is not None:
+        picked = [
+            study
+            for each in (PAPERS if paper == "all" else [paper])
+            for name, study in studies(each).items()
+            if name in names or not names
+        ]
+        options = {"datasets": _split(datasets), "methods": _split(methods), "cheap": quick}
+        _check(picked, output, check, seed, n_jobs, data, as_json, **options)
+        return
+    output = output or Path("results")
+    if paper == "all":
+        if not show or quick or table or figure:
+            raise ValueError(
+                "all papers can be shown or checked only: give --show, and no --table, --figure or --quick, or --check"
+            )
+        _show_all(output, image, console, as_json)
+        return
+    known = studies(paper)
     chosen = []
     for name in _subset(names, known, "--table or --figure") or known:
         study = known[name]
@@ -125,6 +150,31 @@ def reproduce(
             console.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
     if as_json:
         print_json({"paper": paper, "results": results})
+
+
+def _check(
+    studies: Sequence[Study], folder: Path | None, n: int, seed: int, n_jobs: int, data: Path | None, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Measure stored cells of these studies again; exit with 1 if one differs and nothing is known that explains it."""
+    from mahala.support.display import task_bar
+    from papers.check import RESULTS, check_cells, draw_cells, stored_cells
+
+    folder = folder or RESULTS
+    cells = stored_cells(studies, folder, **options)
+    if not cells:
+        raise FileNotFoundError(f"--output must name a folder with results of these studies, but {folder} has none")
+    drawn, checked = draw_cells(cells, n, seed), []
+    with task_bar("check", terminal(stderr=True).is_terminal) as update:
+        for done, one in enumerate(check_cells(drawn, data, n_jobs), start=1):
+            update(done, " ".join(map(str, one.stored.cell.key)), len(drawn))
+            checked.append(one)
+    if as_json:
+        print_json({"checked": [one.as_row() for one in checked]})
+    else:
+        print_checked(checked, len(cells), terminal())
+    if any(one.wrong for one in checked):
+        raise typer.Exit(1)
 
 
 def _show_all(folder: Path, image: str, console: Console, as_json: bool) -> None:

@@ -134,6 +134,8 @@ def _measure(v: float | None, dataset: str, method: str, run: int, folder: Folde
     return {"error": 100.0 * errors.at(protocol.n_neighbors), "seconds": seconds}
 
 
+# Of Tables 1 to 3; those of Figure 1 stop before.
+CHAOS = "after about 100 iterations, rounding errors decide which direction is added"
 PUBLISHED = published_table(
     METHODS,
     **{
@@ -165,6 +167,7 @@ TABLE1 = Study(
     runs=10,
     measure=partial(_measure, 1e-7),
     once=frozenset({"USPS-1"}),
+    chaotic={"BoostMetric": CHAOS},
     left_out=frozenset((name, method) for name in PROTOCOLS for method in METHODS if method not in PUBLISHED[name]),
 )
 VALUES_OF_V = ("1e-8", "1e-7", "1e-6", "1e-5", "1e-4")
@@ -174,6 +177,7 @@ TABLE2 = Study(
     title="BoostMetric 2009, Table 2: values of v",
     datasets=("Bal", "Breast-Cancer", "Diabetes"),
     methods=VALUES_OF_V,
+    chaotic=dict.fromkeys(VALUES_OF_V, CHAOS),
     runs=10,
     measure=partial(_measure, None),
     quantities=(
@@ -199,6 +203,7 @@ TABLE3 = Study(
     quantities=(Quantity("error", "Error of 3-NN in per cent"), SECONDS),
     datasets=tuple(USPS),
     methods=("Euclidean", "LMNN", "BoostMetric"),
+    chaotic={"BoostMetric": CHAOS},
     runs=1,
     measure=partial(_measure, 1e-7),
     axis="setting",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mahala.report.page import versions
+import mahala
+from mahala.report.page import versions as installed
 from mahala.support.files import whole_file
 from papers.ranks import FriedmanResult, friedman_holm
 from papers.study import Cell, Folder, Numbers, Published, Quantity, Study
@@ -157,6 +158,11 @@ def write_table(path: Path, study: Study, cells: Sequence[Cell]) -> None:
                 writer.writerow([quantity.name, line.dataset, line.method, line.runs, *shown])
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of Python and the libraries; of mahala that of the source, which need not be installed."""
+    return installed() | {"mahala": mahala.__version__}
+
+
 class Origin(NamedTuple):
     """How cells were measured: the last command, the versions, and the total seconds of all commands."""
 
@@ -189,6 +195,14 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
     text = [f"# {study.title}", ""]
     if origin is not None:
         text += [wrapped(origin.in_words()), ""]
+        if (measured := origin.versions["mahala"]) != mahala.__version__:
+            text += [
+                wrapped(
+                    f"Measured with mahala {measured}, while this is {mahala.__version__}: `python -m papers "
+                    f"{study.paper} --check 10` measures ten cells again."
+                ),
+                "",
+            ]
     if study.summary is not None:
         text += [study.summary(cells), ""]
     for quantity in study.quantities:

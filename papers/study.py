@@ -119,6 +119,8 @@ class Study:
     cells_of: str | None = None
     # A smaller version that takes about a minute.
     quick: Study | None = None
+    # Methods whose result depends on rounding errors, and why.
+    chaotic: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cells_file(self) -> str:
@@ -179,7 +181,7 @@ def measure_cells(
     missing = [key for key in wanted if key not in file.cells]
     done = len(wanted) - len(missing)
     path.parent.mkdir(parents=True, exist_ok=True)  # fail before measuring if the folder cannot be created
-    tasks = (delayed(_measure)(study, key, folder, get_config()) for key in missing)
+    tasks = (delayed(measure_cell)(study, key, folder, get_config()) for key in missing)
     for cell in Parallel(n_jobs, return_as="generator_unordered")(tasks):
         file.add(cell.key, cell.numbers)
         done += 1
@@ -193,9 +195,10 @@ def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
     return metric, time.process_time() - start
 
 
-def _measure(study: Study, key: Key, folder: Folder, settings: dict[str, Any]) -> Cell:
-    # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
-    with config_context(**settings), one_thread():
+def measure_cell(study: Study, key: Key, folder: Folder, settings: Mapping[str, Any] | None = None) -> Cell:
+    """Measure a cell, on one thread and in a process with these settings of mahala."""
+    # Several threads are slow on small matrices, and would count CPU seconds spent waiting.
+    with config_context(**(settings or {})), one_thread():
         numbers = study.measure(*key, folder)
     return Cell(*key, {name: float(f"{value:.6g}") for name, value in numbers.items()})
 

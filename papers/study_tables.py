@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from papers.agreement import Agreement
+    from papers.check import Checked
     from papers.results import Line
     from papers.study import Cell, Quantity, Study
 
@@ -37,6 +38,37 @@ def print_agreement(found: Mapping[str, Sequence[Agreement]], console: Console) 
         for one in own:
             shown.add_row(paper, one.study, one.quantity, str(len(one.lines)), str(one.within), f"{one.median:.2g}")
     console.print(shown)
+
+
+def print_checked(checked: Sequence[Checked], n_cells: int, console: Console) -> None:
+    """Print which cells were measured again, what differs, and why it may."""
+    from rich.table import Table
+
+    from papers.check import time_ratio
+
+    shown = Table("study", "cell", "stored", "now", "", box=None)
+    for one in checked:
+        study, cell = one.stored.study, one.stored.cell
+        lines = [(f"{name} {_short(a)}", _short(b)) for name, (a, b) in one.differences.items()]
+        # The curves of a cell have many numbers.
+        more = [(f"and {len(lines) - 3} more", "")] if len(lines) > 3 else []
+        stored, now = ("\n".join(column) for column in zip(*lines[:3], *more, strict=True)) if lines else ("", "")
+        verdict = f"may differ: {one.reason}" if one.reason else "DIFFERS" if lines else "the same"
+        what = f"{cell.dataset}, {cell.method}, run {cell.run}"
+        shown.add_row(f"{study.paper} {study.name}", what, stored, now, verdict)
+    console.print(shown)
+    differ, wrong = sum(bool(one.differences) for one in checked), sum(one.wrong for one in checked)
+    console.print(
+        f"{len(checked)} of {n_cells:,} cells were measured again: {len(checked) - differ} are the same, "
+        f"{differ - wrong} may differ, {wrong} differ without a known reason.",
+        highlight=False,
+    )
+    if (ratio := time_ratio(checked)) is not None:
+        console.print(f"Fits took {ratio:.2g} times the stored seconds (median).", highlight=False)
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def print_study(study: Study, cells: list[Cell], console: Console) -> None:

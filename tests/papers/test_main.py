@@ -162,7 +162,9 @@ def test_all_papers_are_shown_and_not_measured(tmp_path):
     for arguments in (["all"], ["all", "--show", "--table", "2"], ["all", "--show", "--quick"]):
         result = papers(*arguments, "--output", str(tmp_path))
         assert result.exit_code == 2
-        assert "all papers can be shown only: give --show" in " ".join(result.stderr.replace("│", "").split())
+        assert "all papers can be shown or checked only: give --show" in " ".join(
+            result.stderr.replace("│", "").split()
+        )
     result = papers("all", "--show", "--output", str(tmp_path))
     assert result.exit_code == 2
     assert "--output must name a folder with results" in " ".join(result.stderr.replace("│", "").split())

@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import mahala
 from papers.results import (
     Line,
+    Origin,
     in_words,
     markdown,
     ranks,
@@ -19,6 +21,7 @@ from papers.results import (
     record_origin,
     summarise,
     table,
+    versions,
     write_table,
 )
 from papers.study import SECONDS, Cell, Published, Quantity, Study
@@ -130,6 +133,14 @@ def test_significant_pairs_are_named():
     words = ranks_in_words(ranks(study, ERROR, summarise(study, ERROR, cells)))
     assert "x before z (p = " in words
     assert "y before x" not in words
+
+
+def test_a_page_says_that_another_version_measured_it():
+    now = Origin("python -m papers a", versions(), 1.0)
+    before = now._replace(versions=now.versions | {"mahala": "0.0.1"})
+    assert "Measured with" not in markdown(STUDY, CELLS, now)
+    told = " ".join(markdown(STUDY, CELLS, before).split())
+    assert f"Measured with mahala 0.0.1, while this is {mahala.__version__}: `python -m papers test2000 --check" in told
 
 
 def test_seconds_of_several_runs_add_up(tmp_path):
