@@ -1,7 +1,10 @@
-"""Write the lists of learners from the heads of their pages, and times into these: `python docs/learner_lists.py`.
+"""Write the lists of learners from the heads of their pages, and into these times and papers.
 
-The lists are in README.md, mkdocs.yml, the page of all learners and the gallery. A list keeps its order; a new learner
-comes last in its group. The times are those of the tables in scale.md (batch learners) and speed.md (online ones).
+    python docs/learner_lists.py
+
+The papers are the references of the docstrings. The lists are in README.md, mkdocs.yml, the page of all learners and
+the gallery. A list keeps its order; a new learner comes last in its group. The times are those of the tables in
+scale.md (batch learners) and speed.md (online ones).
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from mahala.learner import learner_kinds
+from mahala.support.citations import references_of
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 HEAD = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
@@ -19,6 +25,7 @@ Head = dict[str, str]
 # The paragraph with the times of a learner, and what follows it.
 TIMES = re.compile(r"(?:## Cost\n)?\*\*Measured\*\*.*?\n\n(?=## )", re.DOTALL)
 NEXT = "## Parameters and attributes"
+PAPERS = re.compile(r"(?<=^## Paper\n).*?(?=\n\n|\n\Z)", re.DOTALL | re.MULTILINE)
 STEPS = 100_000
 
 
@@ -118,16 +125,25 @@ def steps() -> dict[str, str]:
     }
 
 
+def papers(kind: type) -> str:
+    """Return the papers in the docstring of a learner, with italic names of journals and conferences."""
+    return " ".join(str(paper._replace(venue=f"*{paper.venue}*")) for paper in references_of(kind))
+
+
 def pages() -> dict[Path, str]:
-    """Return the text of each page of a learner, with its times."""
-    result = {}
-    for name, times in {**fits(), **steps()}.items():
-        path = DOCS / "learners" / f"{name}.md"
-        text = TIMES.sub("", path.read_text(encoding="utf-8"))
+    """Return the text of each page of a learner, with its times and its paper."""
+    result, times = {}, {**fits(), **steps()}
+    for kind in learner_kinds():
+        path = DOCS / "learners" / f"{kind.__name__}.md"
+        text = PAPERS.sub(lambda _, kind=kind: fill(papers(kind)), path.read_text(encoding="utf-8"))
+        text = TIMES.sub("", text)
         heading = "" if "## Cost\n" in text else "## Cost\n"
-        paragraph = textwrap.fill(f"{times}.", 120, break_long_words=False, break_on_hyphens=False)
-        result[path] = text.replace(NEXT, f"{heading}{paragraph}\n\n{NEXT}")
+        result[path] = text.replace(NEXT, f"{heading}{fill(f'{times[kind.__name__]}.')}\n\n{NEXT}")
     return result
+
+
+def fill(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

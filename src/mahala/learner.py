@@ -18,6 +18,7 @@ from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator, estimator_names, kind_named
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.citations import references_of
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin, metrics
 from mahala.support.parameters import check_seed
 from mahala.support.validation import check_features, class_codes, is_chunked, to_numpy
@@ -75,6 +76,11 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
     def _check_params(self) -> None:
         """Raise ValueError for parameters that do not go together."""
+
+    @classmethod
+    def cite(cls) -> str:
+        """Return the paper of the algorithm as BibTeX: `print(learner.cite())`."""
+        return "\n\n".join(reference.bibtex() for reference in references_of(cls))
 
     def transform(self, X: Any) -> Any:
         """Map rows into the space in which Euclidean distances are the learned ones.

@@ -75,7 +75,8 @@ class LogisticMetric(LogisticParams, BatchLearner):
 
     References
     ----------
-    B. Mason, L. Jain, R. Nowak: Learning low-dimensional metrics. NIPS 2017.
+    B. Mason, L. Jain, R. Nowak: Learning low-dimensional metrics. Advances in Neural Information Processing Systems 30
+    (NIPS), 2017.
 
     Examples
     --------

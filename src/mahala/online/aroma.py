@@ -52,7 +52,8 @@ class AROMA(SimilarityLearner):
 
     References
     ----------
-    Crammer and Chechik: Adaptive Regularization for Weight Matrices, ICML 2012.
+    K. Crammer, G. Chechik: Adaptive regularization for weight matrices. Proceedings of the 29th International
+    Conference on Machine Learning (ICML), 2012.
 
     Examples
     --------

@@ -52,7 +52,8 @@ class LEGO(PairLearner):
 
     References
     ----------
-    Jain, Kulis, Dhillon and Grauman: Online Metric Learning and Fast Similarity Search, NIPS 2008.
+    P. Jain, B. Kulis, I. S. Dhillon, K. Grauman: Online metric learning and fast similarity search. Advances in Neural
+    Information Processing Systems 21 (NIPS), 2008, 761-768.
 
     Examples
     --------

@@ -64,7 +64,8 @@ class OASIS(SimilarityLearner):
 
     References
     ----------
-    Chechik, Sharma, Shalit and Bengio: Large Scale Online Learning of Image Similarity Through Ranking, JMLR 11, 2010.
+    G. Chechik, V. Sharma, U. Shalit, S. Bengio: Large scale online learning of image similarity through ranking.
+    Journal of Machine Learning Research 11, 2010, 1109-1135.
 
     Examples
     --------

@@ -26,7 +26,8 @@ class OGD(SimilarityLearner):
 
     References
     ----------
-    Zinkevich: Online Convex Programming and Generalized Infinitesimal Gradient Ascent, ICML 2003.
+    M. Zinkevich: Online convex programming and generalized infinitesimal gradient ascent. Proceedings of the 20th
+    International Conference on Machine Learning (ICML), 2003, 928-936.
 
     Examples
     --------

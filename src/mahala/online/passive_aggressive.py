@@ -117,8 +117,8 @@ class PA(KernelParams, PairLearner):
 
     References
     ----------
-    Pérez-Suay, Ferri and Arevalillo-Herráez: Passive-aggressive online distance metric learning and extensions,
-    Progress in Artificial Intelligence 2, 2013.
+    A. Pérez-Suay, F. J. Ferri, M. Arevalillo-Herráez: Passive-aggressive online distance metric learning and
+    extensions. Progress in Artificial Intelligence 2, 2013.
 
     Examples
     --------

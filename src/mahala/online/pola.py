@@ -50,7 +50,8 @@ class POLA(KernelParams, PairLearner):
 
     References
     ----------
-    Shalev-Shwartz, Singer and Ng: Online and Batch Learning of Pseudo-Metrics, ICML 2004.
+    S. Shalev-Shwartz, Y. Singer, A. Y. Ng: Online and batch learning of pseudo-metrics. Proceedings of the 21st
+    International Conference on Machine Learning (ICML), 2004.
 
     Examples
     --------

@@ -51,7 +51,8 @@ class RDML(PairLearner):
 
     References
     ----------
-    Jin, Wang and Zhou: Regularized Distance Metric Learning: Theory and Algorithm, NIPS 2009.
+    R. Jin, S. Wang, Y. Zhou: Regularized distance metric learning: theory and algorithm. Advances in Neural Information
+    Processing Systems 22 (NIPS), 2009, 862-870.
 
     Examples
     --------

@@ -37,7 +37,8 @@ class SORS(SimilarityLearner):
 
     References
     ----------
-    Yao, Zhao, Yu, Jin and Li: Sparse Online Relative Similarity Learning, ICDM 2015.
+    D. Yao, P. Zhao, C. Yu, H. Jin, B. Li: Sparse online relative similarity learning. IEEE International Conference on
+    Data Mining (ICDM), 2015.
 
     Examples
     --------
@@ -98,7 +99,8 @@ class AdaSORS(SORS):
 
     References
     ----------
-    Yao, Zhao, Yu, Jin and Li: Sparse Online Relative Similarity Learning, ICDM 2015.
+    D. Yao, P. Zhao, C. Yu, H. Jin, B. Li: Sparse online relative similarity learning. IEEE International Conference on
+    Data Mining (ICDM), 2015.
 
     Examples
     --------
