@@ -28,7 +28,6 @@ from sklearn.base import clone
 import mahala
 import mahala_search
 from contract.learners import ALL
-from mahala.checks import draw
 from mahala.cli.models import load_model
 from mahala.cli.tables import open_input, read_items
 from mahala.data.datasets import read_data
@@ -36,6 +35,7 @@ from mahala.online.online_learner import OnlineLearner
 from mahala.stream.input import read_lines
 from mahala.stream.stream import Stream
 from mahala.support.model_files import read_model, write_model
+from mahala.testing import draw
 from mahala_search.commands.files import read_collection
 
 from .runner import Failed

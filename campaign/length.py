@@ -12,9 +12,9 @@ from sklearn.base import clone
 
 import mahala
 from contract.learners import ALL
-from mahala.checks import dense, draw
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import read_model, write_model
+from mahala.testing import dense, draw
 
 from .inputs import check_learned, content
 from .runner import Failed

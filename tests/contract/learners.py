@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from mahala import checks
+from mahala import testing
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs
 from mahala.learner import learner_kinds
@@ -89,7 +89,7 @@ def as_stream(learner, comparisons):
     """
     if getattr(learner, "storage", None) == "gram":
         return clone(learner).set_params(storage="dense")
-    return checks.as_stream(learner, comparisons)
+    return testing.as_stream(learner, comparisons)
 
 
 def rewritten(path, header=None, arrays=None):

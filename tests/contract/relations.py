@@ -12,8 +12,8 @@ from sklearn.base import clone
 
 from contract.learners import ALL, as_stream
 from mahala.batch.batch_learner import BatchLearner, WeightedLearner
-from mahala.checks import dense, draw
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.testing import dense, draw
 
 # These draw rows, or take them in their order.
 ORDERED = {"BoostMetric", "ITML", "LSML", "LogisticMetric", "Relief", "SCML", "SDML", "Simba"}

@@ -24,8 +24,8 @@ from contract.learners import (
     short,
 )
 from mahala import Pairs, Triplets
-from mahala.checks import dense, same_model
 from mahala.support.model_files import ModelFileError
+from mahala.testing import dense, same_model
 from strategies import examples, labelled_rows
 
 STOP_REASONS = {

@@ -34,9 +34,9 @@ from contract.learners import (
 )
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
-from mahala.checks import dense, draw, feed_one_by_one, models_agree, tolerance
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import ModelFileError
+from mahala.testing import dense, draw, feed_one_by_one, models_agree, tolerance
 
 
 def int64_csr(X):

@@ -11,8 +11,8 @@ from contract.learners import ALL, as_stream, every_batch_learner, parametrize
 from mahala import AROMA, NCA
 from mahala.batch import SCML, PSDBoost, Relief
 from mahala.batch.batch_learner import BatchLearner
-from mahala.checks import draw
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.testing import draw
 
 RNG = np.random.default_rng(0)
 Y = np.arange(60) % 3

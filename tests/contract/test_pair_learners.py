@@ -14,10 +14,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import mahala
 from contract.learners import PAIR_LEARNERS, case, parametrize, rewritten
 from mahala import Metric, Pairs
-from mahala.checks import feed_one_by_one, models_agree
 from mahala.online.passive_aggressive import C_GRID
 from mahala.online.state.margin import MarginState
 from mahala.support.model_files import ModelFileError
+from mahala.testing import feed_one_by_one, models_agree
 from strategies import examples
 
 every_learner = parametrize(PAIR_LEARNERS)

@@ -27,10 +27,10 @@ from contract.learners import (
     rewritten,
 )
 from mahala import Pairs
-from mahala.checks import as_array, dense, draw, feed_one_by_one, models_agree, same_model, same_record
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.model_files import ModelFileError
 from mahala.support.validation import LARGEST_VALUE
+from mahala.testing import as_array, dense, draw, feed_one_by_one, models_agree, same_model, same_record
 
 
 def _sums_in_order(learner):

@@ -18,9 +18,9 @@ from sklearn.model_selection import GridSearchCV
 import mahala
 from contract.learners import TRIPLET_LEARNERS, case, parametrize, rewritten
 from mahala import BilinearMetric, MahalanobisMetric, Triplets
-from mahala.checks import dense, models_agree, tolerance
 from mahala.online.state.similarity import SimilarityState
 from mahala.support.model_files import ModelFileError, read_model
+from mahala.testing import dense, models_agree, tolerance
 from strategies import examples
 
 every_learner = parametrize(TRIPLET_LEARNERS)

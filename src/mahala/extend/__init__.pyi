@@ -18,7 +18,6 @@ from mahala.support.states import Texts as Texts  # a field that is a list of te
 from mahala.support.states import Part as Part  # a field that is an object with fields of its own
 from mahala.support.model_files import array_value as array_value  # an array of a model file, checked
 from mahala.support.model_files import header_value as header_value  # a header entry of a model file, checked
-from mahala.checks import check_learner as check_learner  # what every learner promises
 
 # Types of parameters, and checks of them
 from mahala.support.parameters import Count as Count  # an integer of at least 1

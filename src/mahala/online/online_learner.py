@@ -69,6 +69,7 @@ class OnlineLearner(Learner):
     random_state: Seed = None
 
     _fixed: ClassVar[tuple[str, ...]] = ()  # parameters that cannot change while a stream runs
+    _holds_matrix: ClassVar[bool] = True  # whether the state has M in full, of the size that the features need
     _from_first_chunk: ClassVar[tuple[str, ...]] = ()  # parameters that "auto" takes from the first comparisons
     FIELDS: ClassVar[Fields] = (
         *(Integer(name) for name in _COUNTED[:4]),
@@ -309,7 +310,7 @@ class OnlineLearner(Learner):
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         model = header_value(header, "model", dict)
-        if model.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
+        if self._holds_matrix and model.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
             n_columns = header_value(model, "n_item_features", int) if "storage" in model else self.n_features_in_
             check_matrix_shape(arrays, (self.n_features_in_, n_columns))
         self._model = self._stored_state(header)

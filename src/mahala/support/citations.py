@@ -54,7 +54,7 @@ class Reference(NamedTuple):
         name = " ".join(word for word in self.authors.split(", ")[0].split() if not word.endswith("."))
         words = [word for word in re.findall(r"\w+", self.title) if word.lower() not in _SMALL_WORDS]
         ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-        return (re.sub(r"\W", "", ascii_name) + self.year + words[0]).lower()
+        return f"{re.sub(r'[^A-Za-z]', '', ascii_name)}{self.year}{words[0]}".lower()
 
     def bibtex(self) -> str:
         """Return the paper as an entry of BibTeX: an article if it has a volume but no conference."""

@@ -34,6 +34,7 @@ class Where(NamedTuple):
 
     is_right: Callable[[Any], bool]
     words: str
+    word: str | None = None  # the only right value, of a Literal
 
     def __repr__(self) -> str:
         return self.words
@@ -148,6 +149,19 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
     return checked
 
 
+def choices(kind: type) -> dict[str, list[str]]:
+    """Return the words that each parameter of an estimator may be, without parameters that may be none.
+
+    >>> @dataclasses.dataclass
+    ... class Learner:
+    ...     C: Literal["auto"] | Positive = 1.0
+    >>> choices(Learner)
+    {'C': ['auto']}
+    """
+    words = {name: [each.word for each in conditions if each.word] for name, conditions in _conditions(kind).items()}
+    return {name: each for name, each in words.items() if each}
+
+
 def _check(value: object, name: str, conditions: list[Where]) -> None:
     plain = value.item() if isinstance(value, np.generic) else value  # a float32 cannot be compared with 1e100
     if conditions and not any(condition.is_right(plain) for condition in conditions):
@@ -185,7 +199,7 @@ def _of_type(hint: Any) -> list[Where]:
 
 
 def _one_of(word: str) -> Where:
-    return Where(lambda value: isinstance(value, str) and value == word, repr(word))
+    return Where(lambda value: isinstance(value, str) and value == word, repr(word), word)
 
 
 # The engine for rows in chunks is this, followed by the name of the workers' engine, or nothing for their own setting.

@@ -13,8 +13,8 @@ from sklearn.base import clone
 import mahala
 from contract.learners import case
 from mahala import AROMA, LEGO, PA, POLA
-from mahala.checks import draw, models_agree, same_model, single_comparisons
 from mahala.online import RDML
+from mahala.testing import draw, models_agree, same_model, single_comparisons
 
 LEARNERS = [
     PA("I", C=0.1),

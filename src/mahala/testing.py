@@ -5,6 +5,7 @@ own calls it in a test.
 """
 
 import copy
+import json
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -26,10 +28,11 @@ from mahala.metric import BilinearMetric
 from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import kind_named
 from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.parameters import choices
 from mahala.support.validation import is_sparse
 
 
-def check_learner(learner: Learner) -> None:
+def check_learner(learner: Learner | type[Learner]) -> None:
     """Raise AssertionError unless a learner does what every learner of mahala does.
 
     Each check fits copies of the learner to 90 rows of three classes in five features, or to comparisons of them. Run
@@ -37,17 +40,19 @@ def check_learner(learner: Learner) -> None:
 
     Parameters
     ----------
-    learner : a learner that is not fitted, with the parameters to check it with
+    learner : class of learners, which is checked with each of its `_test_settings`, or a learner that is not fitted,
+        with the parameters to check it with
 
     Examples
     --------
-    >>> check_learner(mahala.RCA())
+    >>> check_learner(mahala.RCA)
     """
-    for name, check in learner_checks(learner):
-        try:
-            check()
-        except Exception as error:
-            raise AssertionError(f"{learner!r} fails the check {name!r}: {error}") from error
+    for instance in learner._test_instances() if isinstance(learner, type) else [learner]:
+        for name, check in learner_checks(instance):
+            try:
+                check()
+            except Exception as error:
+                raise AssertionError(f"{instance!r} fails the check {name!r}: {error}") from error
 
 
 def learner_checks(learner: Learner) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -250,6 +255,24 @@ def a_file_holds_the_whole_learner(case: Case) -> None:
     same(dense(loaded.transform(case.X)), dense(fitted.transform(case.X)), "transform of a loaded learner")
 
 
+def every_choice_of_a_parameter_is_learned_with(case: Case) -> None:
+    """Each word that a parameter may be gives a finite metric, or a ValueError that names the parameter.
+
+    So a word that no test setting has is checked, too.
+    """
+    for name, words in choices(type(case.learner)).items():
+        for word in words:
+            learner = case.new(**{name: word})
+            try:
+                metric = learner.fit(case.X, case.y).metric_
+            except ValueError as error:
+                require(name in str(error), f"{name}={word!r} is refused by an error that does not name it: {error}")
+                continue
+            except Exception as error:
+                raise AssertionError(f"{name}={word!r} cannot be learned with: {error!r}") from error
+            require(bool(np.isfinite(dense(metric.matrix)).all()), f"{name}={word!r} gives NaN or infinity")
+
+
 # Checks of learners from all the data
 
 
@@ -337,7 +360,8 @@ def a_saved_stream_goes_on(case: Case) -> None:
     """A learner that is loaded from a file or a pickle continues exactly like the original, random draws included."""
     X, y, comparisons = case.X, case.y, case.comparisons
     stopped = case.new().partial_fit(comparisons[:70])
-    copies = [pickle.loads(pickle.dumps(stopped)), copy.deepcopy(stopped)]
+    copies = [pickle.loads(pickle.dumps(stopped)), as_read_from_a_file(stopped), as_memory_map(stopped)]
+    copies.append(copy.deepcopy(stopped))
     if kind_named(type(stopped).__name__) is type(stopped):
         copies.append(mahala.saved_estimator.learner_from_bytes(stopped.to_bytes()))
     for each in (stopped, *copies):
@@ -385,6 +409,7 @@ OF_BASE_CLASSES: Sequence[Check] = (
 OF_ALGORITHMS: Sequence[Check] = (
     a_fit_can_be_repeated,
     a_metric_judges_as_its_matrix_says,
+    every_choice_of_a_parameter_is_learned_with,
     a_file_holds_the_whole_learner,
 )
 OF_BATCH_LEARNERS: Sequence[Check] = (
@@ -459,6 +484,22 @@ def models_agree(one: Any, other: Any, comparisons: Any, what: str = "the model"
             near(a.threshold, b.threshold, rtol * abs(b.threshold), f"the threshold of {what}")
         got, expected = (metric.distance(left, right, squared=True) for metric in (a, b))
     near(got, expected, 10 * rtol * np.abs(expected).max(), f"the distances or similarities of {what}")
+
+
+def as_read_from_a_file(learner: Any) -> Any:
+    """Return a copy of a learner with what a model file holds of its state; files hold those that mahala exports."""
+    header, arrays = learner._get_state()
+    copied = clone(learner)
+    copied.n_features_in_ = learner.n_features_in_
+    copied._set_state(json.loads(json.dumps(header)), {name: array.copy() for name, array in arrays.items()})
+    return copied
+
+
+def as_memory_map(learner: Any) -> Any:
+    """Return a copy of a learner whose arrays are in a file and read-only."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        joblib.dump(learner, Path(folder, "learner"))
+        return joblib.load(Path(folder, "learner"), mmap_mode="r")
 
 
 def tolerance(learner: Any) -> float:
