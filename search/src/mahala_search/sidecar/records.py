@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,9 +78,15 @@ class Space:
     name: str
     settings: Settings
     n_logged: int = 0  # entries of the log that were ever written
+    version: int = 0  # the newest one of its model
     generation: int = 0  # raised when something was forgotten: the log is learned again, beside what is served
     pinned: int | None = None  # the version that is served; 0 is the plain ranking, None the newest
     successor: str | None = None  # the name of the space of the next encoder
+
+
+def key_of(salt: bytes, text: str) -> str:
+    """Return the key of an id of a query or a user: it tells nothing about the id to those without the salt."""
+    return hmac.new(salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +194,4 @@ class Model:
     names: Sequence[str]
     created: float
     status: Mapping[str, Any]
+    problem: str | None = None  # why this version is served instead of the one that is pinned
