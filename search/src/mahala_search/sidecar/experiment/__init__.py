@@ -1,0 +1,1 @@
+"""Whether what was learned is better than plain search, by what people do."""
