@@ -86,30 +86,54 @@ def _now(monkeypatch):
     [
         (CLICK | {"timestamp": AT}, Reaction("s", "a", 1.0, None, 1793534400.0)),
         (CLICK, Reaction("s", "a", 1.0, None, 1793600000.0)),
-        (CLICK | {"type": "dwell", "seconds": 5, "user": "u"}, Reaction("s", "a", 1.0, "u", 1793600000.0)),
-        (CLICK | {"type": "anything", "value": 0.5}, Reaction("s", "a", 0.5, None, 1793600000.0)),
+        (CLICK | {"type": "dwell", "seconds": 5, "user": "u"}, Reaction("s", "a", 1.0, "u", 1793600000.0, "dwell")),
+        (CLICK | {"type": "anything", "value": 0.5}, Reaction("s", "a", 0.5, None, 1793600000.0, "anything")),
+        (
+            CLICK | {"type": "purchase", "revenue": 9.5, "position": 3},
+            Reaction("s", "a", 3.0, None, 1793600000.0, "purchase", 9.5, 3),
+        ),
+        (
+            {"search_id": "s", "shown": ["a", "b"], "query": {"id": "q"}, "timestamp": AT, "seen": 1}
+            | {"positions": [3, 4], "signals": {"bm25": [0.5, None]}, "arm": "B"},
+            Shown(
+                "s", ["a", "b"], {"text": None, "id": "q"}, None, 1793534400.0, 1, [3, 4], {"bm25": [0.5, None]}, "B"
+            ),
+        ),
         (
             {"search_id": "s", "shown": ["a", "b", "a"], "query": {"item": "c", "id": "q"}, "timestamp": AT},
             Shown("s", ["a", "b"], {"item": "c", "id": "q"}, None, 1793534400.0),
         ),
         (
             UBI | {"user_query": "word", "query_response_hit_ids": ["a", 7]},
-            Shown("s", ["a", "7"], {"text": "word", "id": None}, "u", 1793534400.0),
+            Shown("s", ["a", "7"], {"text": "word", "id": None}, "u", 1793534400.0, 2),
         ),
         (
             {"_source": UBI | {"query_response_hit_ids": ["a"], "query_attributes": {"vector": [1.0]}}},
-            Shown("s", ["a"], {"vector": [1.0], "id": None}, "u", 1793534400.0),
+            Shown("s", ["a"], {"vector": [1.0], "id": None}, "u", 1793534400.0, 1),
         ),
         (
             UBI | {"action_name": "add-to-cart", "event_attributes": {"object": {"object_id": "a"}}},
-            Reaction("s", "a", 2.0, "u", 1793534400.0),
+            Reaction("s", "a", 2.0, "u", 1793534400.0, "add_to_cart"),
         ),
         (UBI | {"action_name": "product_click", "object_id": "a"}, Reaction("s", "a", 1.0, "u", 1793534400.0)),
+        (
+            UBI
+            | {"action_name": "impression"}
+            | {"event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": 4}}},
+            Reaction("s", "a", 0.0, "u", 1793534400.0, "impression", 0.0, 4),
+        ),
         (
             RANKING | {"fields": [{"name": "query", "value": "word"}, {"name": "vector", "value": [2.0]}]},
             Shown("s", ["a", "7"], {"vector": [2.0], "id": "word"}, "u", 1793534400.0),
         ),
-        (INTERACTION | {"ranking": "s", "session": "v"}, Reaction("s", "a", 3.0, "v", 1793534400.0)),
+        (
+            RANKING | {"items": [{"id": "a", "relevancy": 1.5}, {"id": "b"}]},
+            Shown("s", ["a", "b"], {"text": None, "id": None}, "u", 1793534400.0, signals={"relevancy": [1.5, None]}),
+        ),
+        (
+            INTERACTION | {"ranking": "s", "session": "v", "fields": [{"name": "revenue", "value": 3}]},
+            Reaction("s", "a", 3.0, "v", 1793534400.0, "purchase", 3.0),
+        ),
     ],
 )
 def test_events_are_read(event, expected):
@@ -124,7 +148,8 @@ def test_events_are_read(event, expected):
         (CLICK | {"value": 0}, "value is 0"),
         (UBI | {"query_response_hit_ids": None}, "nothing was shown"),
         (UBI | {"action_name": "click"}, "no object_id"),
-        (UBI | {"action_name": "brand_filter"}, "says nothing"),
+        (UBI | {"action_name": "brand_filter", "object_id": "a"}, "says nothing"),
+        (UBI | {"action_name": "brand_filter"}, "no object_id"),
         (UBI | {"action_name": "click", "query_id": None}, "no query_id"),
         ({"action_name": "page_view", "client_id": "u"}, "no query_id"),
         (INTERACTION, "no ranking"),
@@ -145,6 +170,10 @@ def test_events_with_nothing_to_learn_are_ignored(event, reason):
         (CLICK | {"item": "\ud800"}, "item must be an id"),
         (CLICK | {"typo": 1}, "no field 'typo'"),
         (CLICK | {"value": True}, "value must be a number"),
+        (CLICK | {"revenue": -1}, "revenue must be at least 0"),
+        (CLICK | {"position": 0}, "position must be a whole number from 1"),
+        ({"search_id": "s", "shown": ["a"], "query": {}, "positions": [1, 2]}, "positions must be a list of 1 values"),
+        ({"search_id": "s", "shown": ["a"], "query": {}, "signals": [1]}, "signals must be an object"),
         (CLICK | {"timestamp": "yesterday"}, "seconds or milliseconds"),
         (CLICK | {"timestamp": -1}, "seconds or milliseconds"),
         (CLICK | {"timestamp": 10**400}, "seconds or milliseconds"),
@@ -163,6 +192,7 @@ def test_malformed_events_are_refused_in_words(event, reason):
 
 FIELDS = ["search_id", "item", "type", "value", "seconds", "timestamp", "shown", "query", "vector", "text", "query_id"]
 FIELDS += ["action_name", "event_attributes", "object", "object_id", "query_response_hit_ids", "user_query", "_source"]
+FIELDS += ["seen", "positions", "signals", "position", "ordinal", "revenue", "arm", "relevancy"]
 FIELDS += ["event", "ranking", "items", "fields", "name", "id", "user", "session", "client_id", "query_attributes"]
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
 LEAVES |= st.sampled_from(["click", "ranking", "interaction", "dwell", "a", 10**400, "2026-11-01", "1e999"])
@@ -178,7 +208,7 @@ def test_anything_is_read_or_refused_by_a_value_error(event):
         read = read_event(event)
         assert 0.0 <= read.at <= 1793600300.0
         assert len(read.search) <= 200
-        assert isinstance(read, Shown) or 0.0 < read.value <= 1e6
+        assert isinstance(read, Shown) or (0.0 < read.value <= 1e6) == (read.kind != "impression")
 
 
 def test_malformed_lines_are_counted_by_number():
@@ -205,3 +235,17 @@ def test_a_file_in_any_order_makes_one_impression_of_a_search_and_user():
     assert second.query == {"vector": [1.0], "id": "word"}
     assert other == Page("s", "u", 50.0, ["a", "b", "c"], [3.0, 1.0, 0.0])
     assert file.ignored == {NOT_SHOWN: 1}
+
+
+def test_what_did_not_come_into_view_is_no_page():
+    hits = [f"h{at}" for at in range(30)]
+    query = UBI | {"query_response_hit_ids": hits, "query_attributes": {"vector": [1.0]}}
+    click = UBI | {"action_name": "click", "object_id": "h2"}
+
+    def items(*more):
+        file = read_events(json.dumps(line) for line in (query, click, *more))
+        ((_, page),) = file.impressions(hits, {})
+        return page.items, page.values
+
+    assert items() == (hits[:10], [0.0, 0.0, 1.0, *[0.0] * 7])
+    assert items(UBI | {"action_name": "impression", "object_id": "h13"})[0] == hits[:14]

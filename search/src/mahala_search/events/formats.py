@@ -4,23 +4,29 @@ import json
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from mahala_search.events.joining import Page, Reaction, Shown, join
+from mahala_search.events.joining import Page, Reaction, Shown, in_view, join
 
+T = TypeVar("T")
 Format = Literal["mahala", "ubi", "metarank"]
 # What people do with an item, and how much it says; a name may have more words before it, as product_click.
-VALUES = {"click": 1.0, "dwell": 1.0, "like": 2.0, "watch": 2.0, "add_to_cart": 2.0, "purchase": 3.0}
+VALUES = {"click": 1.0, "dwell": 1.0, "like": 2.0, "watch": 2.0, "add_to_cart": 2.0, "purchase": 3.0, "impression": 0.0}
+# UBI's queries have all hits. So many of them count as seen, if no event says that more were.
+PAGE = 10
 # Seconds of a dwell from which on it counts; seconds by which a clock may be ahead.
 SHORTEST, AHEAD = 5.0, 300.0
-# The longest ids, of searches and of all others, and items that were shown which are read.
-_LONGEST_SEARCH, _LONGEST, _MOST_SHOWN = 200, 256, 200
+# The longest ids, of searches and of all others, the longest kind, how many items shown are read, the last position.
+_LONGEST_SEARCH, _LONGEST, _LONGEST_KIND, _MOST_SHOWN, _LAST = 200, 256, 32, 200, 10_000
 # Characters that not every database takes.
 REFUSED = re.compile("[\x00\ud800-\udfff]")
-_NATIVE = {"search_id", "item", "type", "seconds", "value", "user", "timestamp", "id", "query", "shown"}
+_NATIVE = {
+    "search_id", "item", "type", "seconds", "value", "revenue", "position", "user", "timestamp", "id", "query", "shown",
+    "seen", "positions", "signals", "arm",
+}  # fmt: skip
 
 
 class Ignored(ValueError):
@@ -44,9 +50,15 @@ class EventFile(NamedTuple):
         vectors : vectors of queries by their texts, their ids, or the ids of searches; others are left as they are
         """
         searches = {one.search: one for one in sorted(self.shown, key=lambda one: -one.at)}  # the first of each
-        shown = {id: [item for item in one.items if item in items] for id, one in searches.items()}
+        named: dict[str, set[str]] = defaultdict(set)
+        for reaction in self.reactions:
+            named[reaction.search].add(reaction.item)
+        shown = {
+            id: [item for item in in_view(one.items, one.seen, named[id]) if item in items]
+            for id, one in searches.items()
+        }
         users = {id: one.user for id, one in searches.items()}
-        pages, outcomes = join(shown, {}, self.reactions, users)
+        pages, outcomes = join(shown, {}, [one for one in self.reactions if one.value], users)
         self.ignored.update(outcome for outcome in outcomes if isinstance(outcome, str))
         pages.sort(key=lambda page: page.at)
         return [(_with_vector(searches[page.search], vectors), page) for page in pages]
@@ -90,8 +102,8 @@ def read_event(event: Any, format: Format | None = None) -> Shown | Reaction:
 
     Without `format`, the fields of the event tell it: `event` is Metarank's, `query_id` and `action_name` are UBI's.
 
-    >>> read_event({"search_id": "s", "item": "a", "type": "click", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
-    Reaction(search='s', item='a', value=1.0, user='u', at=1793534400.0)
+    >>> read_event({"search_id": "s", "item": "a", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})[:5]
+    ('s', 'a', 1.0, 'u', 1793534400.0)
     """
     if not isinstance(event, Mapping):
         raise ValueError(f"an event must be an object, got {type(event).__name__}")
@@ -107,12 +119,21 @@ def _mahala(event: Mapping[str, Any]) -> Shown | Reaction:
         raise ValueError(f"an event has no field {unknown[0]!r:.80}, only {', '.join(sorted(_NATIVE))}")
     search, at = _id(event, "search_id", _LONGEST_SEARCH), _time(event)
     if "shown" not in event:
-        return Reaction(search, _id(event, "item"), _value(event, "type"), _optional_id(event, "user"), at)
+        user, item = _optional_id(event, "user"), _id(event, "item")
+        return _reaction(event, "type", search, item, user, at, event.get("position"))
     query = event.get("query")
     if not isinstance(query, Mapping):
         raise ValueError('query must be an object with "vector", "item" or "text"')
     read = _query(query, query.get("text"), _optional_id(query, "id"))
-    return Shown(search, _items(event["shown"], "shown"), read, _optional_id(event, "user"), at)
+    items, user, arm = _items(event["shown"], "shown"), _optional_id(event, "user"), _optional_id(event, "arm")
+    seen = None if event.get("seen") is None else _place(event["seen"], "seen", least=0)
+    lists = {} if event.get("signals") is None else event["signals"]
+    if not isinstance(lists, Mapping):
+        raise ValueError("signals must be an object with a list of numbers for each signal")
+    signals = {str(name): _aligned(values, items, f"signals.{name}", _number) for name, values in lists.items()}
+    given = event.get("positions")
+    positions = None if given is None else _aligned(given, items, "positions", _place)
+    return Shown(search, items, read, user, at, seen, positions, signals or None, arm)
 
 
 def _ubi(event: Mapping[str, Any]) -> Shown | Reaction:
@@ -122,14 +143,18 @@ def _ubi(event: Mapping[str, Any]) -> Shown | Reaction:
     if "action_name" not in event:
         attributes = event.get("query_attributes")
         query = _query(attributes if isinstance(attributes, Mapping) else {}, event.get("user_query"))
-        return Shown(search, _items(event.get("query_response_hit_ids"), "query_response_hit_ids"), query, user, at)
-    value = _value(event, "action_name")
+        items = _items(event.get("query_response_hit_ids"), "query_response_hit_ids")
+        return Shown(search, items, query, user, at, min(PAGE, len(items)))
     attributes = event.get("event_attributes")
-    item = attributes.get("object") if isinstance(attributes, Mapping) else None
+    attributes = attributes if isinstance(attributes, Mapping) else {}
+    item = attributes.get("object")
     holder = item if isinstance(item, Mapping) else event
+    place = attributes.get("position")
+    ordinal = place.get("ordinal") if isinstance(place, Mapping) else None
+    values = {**event, "revenue": attributes.get("revenue", 0.0)}
     if holder.get("object_id") is None:
         raise Ignored(f"action_name {event['action_name']!r:.40} has no object_id")
-    return Reaction(search, _id(holder, "object_id"), value, user, at)
+    return _reaction(values, "action_name", search, _id(holder, "object_id"), user, at, ordinal)
 
 
 def _metarank(event: Mapping[str, Any]) -> Shown | Reaction:
@@ -137,21 +162,57 @@ def _metarank(event: Mapping[str, Any]) -> Shown | Reaction:
     if kind in ("item", "user"):
         raise Ignored(f"event {kind!r} is neither a ranking nor an interaction")
     user = _optional_id(event, "user" if event.get("user") is not None else "session")
+    fields = event.get("fields")
+    named = [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
+    values = {str(one.get("name")): one.get("value") for one in named}
     if kind == "interaction":
         if event.get("ranking") is None:
             raise Ignored("the interaction has no ranking")
-        return Reaction(
-            _id(event, "ranking", _LONGEST_SEARCH), _id(event, "item"), _value(event, "type"), user, _time(event)
-        )
+        search, item = _id(event, "ranking", _LONGEST_SEARCH), _id(event, "item")
+        revenue = {"revenue": values.get("revenue", 0.0)}
+        return _reaction({**event, **revenue}, "type", search, item, user, _time(event), None)
     if kind != "ranking":
         raise ValueError(f"event must be ranking, interaction, item or user, got {kind!r:.40}")
-    items, fields = event.get("items"), event.get("fields")
+    items = event.get("items")
     if not isinstance(items, list) or not all(isinstance(one, Mapping) for one in items):
         raise ValueError("items must be a list of objects with an id")
-    named = [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
-    values = {str(one.get("name")): one.get("value") for one in named}
     shown = _items([one.get("id") for one in items], "items")
-    return Shown(_id(event, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(event))
+    relevancy = {str(one.get("id")): one["relevancy"] for one in items if one.get("relevancy") is not None}
+    signals = {"relevancy": [_number(relevancy.get(id), "relevancy") for id in shown]} if relevancy else None
+    search, query = _id(event, "id", _LONGEST_SEARCH), _query(values, values.get("query"))
+    return Shown(search, shown, query, user, _time(event), signals=signals)
+
+
+def _reaction(
+    event: Mapping[str, Any], field: str, search: str, item: str, user: str | None, at: float, place: Any
+) -> Reaction:
+    kind, value = _value(event, field)
+    revenue = _number(event.get("revenue"), "revenue") or 0.0
+    if revenue < 0.0:
+        raise ValueError(f"revenue must be at least 0, got {revenue:g}")
+    position = None if place is None else _place(place, "position")
+    return Reaction(search, item, value, user, at, kind, revenue, position)
+
+
+def _aligned(values: Any, items: Sequence[str], field: str, read: Callable[[Any, str], T]) -> list[T]:
+    """Return a list of one value for each item, each of which is read."""
+    if not isinstance(values, list) or len(values) != len(items):
+        raise ValueError(f"{field} must be a list of {len(items)} values, one for each different item shown")
+    return [read(value, field) for value in values]
+
+
+def _number(value: Any, field: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e12:
+        raise ValueError(f"{field} must be a number up to 1e12, got {value!r:.40}")
+    return float(value)
+
+
+def _place(value: Any, field: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LAST:
+        raise ValueError(f"{field} must be a whole number from {least} to {_LAST}, got {value!r:.40}")
+    return value
 
 
 def _query(event: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:
@@ -186,21 +247,23 @@ def _items(values: Any, field: str) -> list[str]:
     return list(dict.fromkeys(_id({field: value}, field) for value in values[:_MOST_SHOWN]))
 
 
-def _value(event: Mapping[str, Any], field: str) -> float:
-    """Return how much an event says: its value, or that of its type."""
+def _value(event: Mapping[str, Any], field: str) -> tuple[str, float]:
+    """Return the kind of an event, and how much it says: its value, or that of its kind."""
     name = re.sub("[ -]", "_", str(event.get(field, "click")).lower())
     kind = next((kind for kind in VALUES if name == kind or name.endswith(f"_{kind}")), None)
     for number in ("value", "seconds"):
         value = event.get(number, 1.0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1e6:
             raise ValueError(f"{number} must be a number from 0 to 1000000, got {value!r:.40}")
+    if kind == "impression":
+        return kind, 0.0
     if kind == "dwell" and float(event.get("seconds", 0.0)) < SHORTEST:
         raise Ignored(f"a dwell of less than {SHORTEST:g} seconds says nothing")
     if "value" not in event and kind is None:
         raise Ignored(f"{field} {name!r:.40} says nothing about the item; give a value, or one of {', '.join(VALUES)}")
     if (value := float(event.get("value", VALUES.get(kind or "", 0.0)))) == 0.0:
         raise Ignored("the value is 0")
-    return value
+    return kind or name[:_LONGEST_KIND], value
 
 
 def _time(event: Mapping[str, Any]) -> float:

@@ -1,6 +1,6 @@
 """Events of search: what was shown, and what people did later; `join` makes impressions of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # Why a reaction is ignored.
@@ -9,23 +9,37 @@ NOT_SHOWN = "the item was not shown for this search, or was deleted"
 
 
 class Shown(NamedTuple):
-    """Items that were shown for a query from the top: {"vector"}, {"item"} or {"text"}, perhaps with an {"id"}."""
+    """Items that were shown for a query from the top: {"vector"}, {"item"} or {"text"}, perhaps with an {"id"}.
+
+    `seen` is how many of them came into view, None all of them; `positions` are their places on the page, from 1.
+    `signals` are numbers of each item by name, and `arm` is that of a comparison that the team makes itself.
+    """
 
     search: str
     items: Sequence[str]
     query: Mapping[str, Any]
     user: str | None
     at: float
+    seen: int | None = None
+    positions: Sequence[int] | None = None
+    signals: Mapping[str, Sequence[float | None]] | None = None
+    arm: str | None = None
 
 
 class Reaction(NamedTuple):
-    """What a user did with an item that was shown for a search; a larger value says more."""
+    """What a user did with an item that was shown for a search; a larger value says more.
+
+    The kind "impression", with the value 0, only says that the item came into view, at a `position` from 1.
+    """
 
     search: str
     item: str
     value: float
     user: str | None
     at: float
+    kind: str = "click"
+    revenue: float = 0.0
+    position: int | None = None
 
 
 class Page(NamedTuple):
@@ -36,6 +50,16 @@ class Page(NamedTuple):
     at: float
     items: Sequence[str]
     values: Sequence[float]
+
+
+def in_view(items: Sequence[str], seen: int | None, named: Container[str]) -> Sequence[str]:
+    """Return the items that came into view: the first `seen`, and all down to the last one that an event names.
+
+    >>> in_view(["a", "b", "c", "d"], 1, {"c"})
+    ['a', 'b', 'c']
+    """
+    deepest = max((place for place, item in enumerate(items, 1) if item in named), default=0)
+    return items if seen is None else items[: max(seen, deepest)]
 
 
 def join(

@@ -137,7 +137,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What a user did with an item: `kind` as in `events.formats.VALUES`, with its strength and perhaps a revenue."""
+    """What a user did with an item: `kind` as in `events.formats.VALUES`, with its strength and perhaps a revenue.
+
+    An "impression" has the value 0: it only says that the item came into view, perhaps at a `position` from 1.
+    """
 
     search_id: str
     item: str
@@ -146,6 +149,7 @@ class Reaction:
     revenue: float = 0.0
     user: str | None = None  # a key; None: that of the search
     at: float = field(default_factory=time.time)
+    position: int | None = None
 
 
 # What is written: each is counted once, however often it comes.
