@@ -12,6 +12,8 @@ _PARTS = re.compile(
     r"(?:, (?P<publisher>[^,\d]+))?, (?P<year>\d{4})(?:, (?P<pages>\d+-\d+))?\."
 )
 _NEXT = re.compile(r"(?<=\d\.)\s+(?=\w\.)")  # between the year or the pages of a reference and the initials of the next
+# Commands of accents, by the combining characters of Unicode.
+_ACCENTS = {"\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030c": "v", "\u0327": "c"}
 _SMALL_WORDS = ("a", "an", "on", "the")
 _FORM = "A. Author, B. Author: Title. Journal 1, 2000, 1-10."
 
@@ -69,7 +71,7 @@ class Reference(NamedTuple):
             "year": self.year,
             "pages": self.pages and self.pages.replace("-", "--"),
         }
-        lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items() if value is not None]
+        lines = [f"  {name} = {{{_accented(value)}}},\n" for name, value in fields.items() if value is not None]
         return f"@{'article' if is_article else 'inproceedings'}{{{self.key},\n{''.join(lines)}}}"
 
 
@@ -86,3 +88,12 @@ def _protected(title: str) -> str:
     first, *others = re.split(r"\b", title.replace("&", r"\&"))[1:]
     kept = [first if not re.search(r"[A-Z]", first[1:]) else f"{{{first}}}"]
     return "".join(kept + [f"{{{word}}}" if re.search(r"[A-Z]", word) else word for word in others])
+
+
+def _accented(text: str) -> str:
+    """Return text with accents as commands of LaTeX, since BibTeX sorts and shortens names of ASCII only."""
+    letters = rf"(\w)([{''.join(_ACCENTS)}])"
+    text = re.sub(
+        letters, lambda found: f"{{\\{_ACCENTS[found[2]]}{{{found[1]}}}}}", unicodedata.normalize("NFD", text)
+    )
+    return unicodedata.normalize("NFC", text)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mahala.evaluation.cross_validation.entries import Entry
-from mahala.evaluation.cross_validation.leaderboard import Caution, Leaderboard
+from mahala.evaluation.cross_validation.leaderboard import Answers, Caution, Leaderboard
 from mahala.judge import Verdict
 
 
@@ -170,3 +170,34 @@ def test_pictures_of_errors():
     own = plt.subplots()[1]
     assert drawn.plot(own) is own
     plt.close("all")
+
+
+def test_latex_has_the_lowest_error_in_bold_and_marks_differences():
+    worse = entry("LDA_50%", 0.3, 0.35, difference=0.1)
+    level = entry("R & D", 0.1004, 0.15, difference=-0.005)
+    model = entry("trees", 0.4, 0.45, learned=False, difference=0.2, kind="model")
+    text = board(BETTER, level, EUCLIDEAN, worse, FAILED, models=(model,)).to_latex()
+    rows = {row.split(" & ")[0]: row for row in text.splitlines() if row.endswith(r" \\")}
+    assert rows["NCA"] == r"NCA & \textbf{10.0\,\%} & 5.0--15.0 & $-10.0^{\bullet}$ \\"
+    assert rows[r"R \& D"] == r"R \& D & \textbf{10.0\,\%} & 5.1--15.0 & $-0.5$ \\"  # shown as low as the lowest
+    assert rows["Euclidean"].endswith(r"20.0\,\% & 15.0--25.0 & reference \\")
+    assert rows[r"LDA\_50\%"].endswith(r"30.0\,\% & 25.0--35.0 & $+10.0^{\circ}$ \\")
+    assert rows["ITML"] == r"ITML & failed &  &  \\"
+    assert rows["trees"].endswith(r"$+20.0^{\circ}$ \\")
+    assert rows["model"] == r"model & error & 95\,\% interval & difference \\"
+    assert rows["metric"].startswith("metric & 3-NN error &")
+    assert r"\caption{90 rows, 4 features, 2 classes, 2 folds × 1}" in text
+    assert "Shown to help: NCA." in text
+    assert r"\label" not in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+    assert r"\caption{On $x$.}" + "\n" + r"\label{tab:x}" in board(EUCLIDEAN).to_latex("On $x$.", "tab:x")
+
+
+def test_latex_of_answers_has_new_and_same_items():
+    answers = Answers("triplets", 90, 20, 0, None, False, np.zeros(3))
+    same = board(replace(BETTER, name="LSML"), EUCLIDEAN, metric="same items", answers=answers)
+    text = board(BETTER, EUCLIDEAN, metric="new items", answers=answers, same_items=same).to_latex()
+    new, _, known = text.partition("same-item error")
+    assert "new-item error" in new
+    assert r"NCA & \textbf" in new
+    assert r"LSML & \textbf" in known

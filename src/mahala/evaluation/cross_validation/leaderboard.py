@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -14,6 +14,7 @@ from mahala.evaluation.cross_validation.entries import Entry, knn
 from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.display import as_table, paragraph, text_table
+from mahala.support.latex import escaped, latex_table
 from mahala.support.plots import Interval, Kind, draw_curves, draw_intervals, draw_predictions, plain_frame
 
 if TYPE_CHECKING:
@@ -337,6 +338,37 @@ class Leaderboard:
         """Return the models as every form of the leaderboard shows them."""
         return [_line_of(entry, self) for entry in self.models]
 
+    def to_latex(self, caption: str | None = None, label: str | None = None) -> str:
+        """Return the table as papers print it, in LaTeX with the package booktabs.
+
+        The lowest error is bold. A bullet marks an error that is lower than that of the reference, and a circle one
+        that is higher, where the 95 % interval of the difference excludes 0. These intervals are not adjusted for the
+        number of entries: the verdict, in the note, is the test.
+
+        Parameters
+        ----------
+        caption : str or None, default=None
+            LaTeX; None says what was compared.
+        label : str or None, default=None
+            What `\\ref` calls the table.
+        """
+        groups = [group for board in self.boards for group in board._latex_groups()]
+        note = (
+            f"Bold: lowest error. $\\bullet$/$\\circ$: lower/higher than {escaped(self.euclidean.spoken)}, by "
+            f"95\\,\\% intervals of differences, not adjusted for their number. {escaped(self.headline)}."
+        )
+        return latex_table(groups, note, escaped(self.heading()) if caption is None else caption, label)
+
+    def _latex_groups(self) -> Iterator[list[list[str]]]:
+        """Yield the rows of models and of metrics, each after its heading."""
+        errors = [entry.error for entry in (*self.models, *self.ranked) if not entry.is_set_apart]
+        lowest = _text("error", min((error for error in errors if error == error), default=math.nan))
+        titles = ("model", self.loss_name, self.model_lines()), ("metric", self.measure, self.lines())
+        for title, measure, lines in titles:
+            if lines:
+                heading = [escaped(text) for text in (title, measure, "95 % interval", "difference")]
+                yield [heading, *(_latex_cells(line, lowest) for line in lines)]
+
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the errors of metrics and models with their 95 % intervals; return Matplotlib's axes.
 
@@ -449,6 +481,19 @@ def _line_of(entry: Entry, board: Leaderboard) -> Line:
     is_model = entry.kind == "model"
     style = "winner" if entry is board.winner or (ahead and is_model) else "" if entry.learned or is_model else "plain"
     return Line(entry, style, texts, intervals)
+
+
+def _latex_cells(line: Line, lowest: str) -> list[str]:
+    """Return the cells of an entry in LaTeX; an error that is shown as the lowest one is bold."""
+    entry, error = line.entry, escaped(line.texts["error"])
+    mark = r"^{\bullet}" if entry.difference_high < 0.0 else r"^{\circ}" if entry.difference_low > 0.0 else ""
+    difference = line.texts["difference"]
+    return [
+        escaped(entry.name),
+        rf"\textbf{{{error}}}" if line.texts["error"] == lowest else error,
+        line.intervals.get("error", "").replace(" to ", "--"),
+        f"${difference}{mark}$" if difference[:1] in ("+", "-") else difference,
+    ]
 
 
 def _kind(entry: Entry) -> Kind:
