@@ -139,7 +139,7 @@ class Shown:
 class Reaction:
     """What a user did with an item: `kind` as in `events.formats.VALUES`, with its strength and perhaps a revenue.
 
-    An "impression" has the value 0: it only says that the item came into view, perhaps at a `position` from 1.
+    The kind "impression" says only that the item was seen.
     """
 
     search_id: str
@@ -149,7 +149,7 @@ class Reaction:
     revenue: float = 0.0
     user: str | None = None  # a key; None: that of the search
     at: float = field(default_factory=time.time)
-    position: int | None = None
+    position: int | None = None  # of the item on the page, if it says so
 
 
 # What is written: each is counted once, however often it comes.

@@ -1,5 +1,6 @@
 """The tables of the sidecar."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,19 @@ import sqlalchemy as sa
 SCHEMA = 1
 
 metadata = sa.MetaData()
+
+
+class Json(sa.types.TypeDecorator[Any]):
+    """A column of values of JSON as text, the same in all databases; None is NULL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> str | None:
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Any) -> Any:
+        return None if value is None else json.loads(value)
 
 
 def _table(
@@ -26,9 +40,10 @@ _KEY = sa.String(32)  # `Store.key`: the HMAC of an id, in hexadecimal digits
 # One row. `secret` makes the keys of ids and signs tokens.
 about = _table("about", {}, schema=sa.Integer, secret=sa.LargeBinary)
 
+# `origin` is the id by which keys of ids are made: its own, or that of the space whose successor it is.
 spaces = _table(
-    "spaces", {"id": sa.String(16)}, nullable=["pinned", "successor"], name=sa.String(64), settings=sa.JSON,
-    n_logged=sa.BigInteger, generation=sa.Integer, version=sa.BigInteger, pinned=sa.BigInteger,
+    "spaces", {"id": sa.String(16)}, nullable=["pinned", "successor"], name=sa.String(64), settings=Json,
+    origin=sa.String(16), n_logged=sa.BigInteger, generation=sa.Integer, version=sa.BigInteger, pinned=sa.BigInteger,
     successor=sa.String(64),
 )  # fmt: skip
 sa.Index("search_spaces_name", spaces.c.name, unique=True)
@@ -38,38 +53,52 @@ keys = _table(
     "keys", {"id": sa.String(16)}, digest=sa.String(64), role=sa.String(16), space=sa.String(64), created=sa.Float
 )
 
-# Vectors are int8 with one scale each, and never change: the first that was written stays.
+# Vectors are int8 with one scale each, and never change: the first that was written stays. A query without one has a
+# text, of which the resolver of a successor makes one.
 queries = _table(
-    "queries", _IN_SPACE | {"key": _KEY}, nullable=["text"], vector=sa.LargeBinary, scale=sa.Float, text=sa.Text,
+    "queries", _IN_SPACE | {"key": _KEY}, sa.Index("search_queries_waiting", "space", "tries"),
+    nullable=["vector", "scale", "text"], vector=sa.LargeBinary, scale=sa.Float, text=sa.Text, tries=sa.Integer,
     at=sa.Float,
 )  # fmt: skip
 
 # An item without a vector was shown, and waits for the resolver; `tries` is how often it was asked in vain.
 items = _table(
     "items", _IN_SPACE | {"id": sa.String(256)}, sa.Index("search_items_waiting", "space", "tries"),
-    nullable=["vector"], vector=sa.LargeBinary, scale=sa.Float, tries=sa.Integer, at=sa.Float,
+    nullable=["vector", "scale"], vector=sa.LargeBinary, scale=sa.Float, tries=sa.Integer, at=sa.Float,
 )  # fmt: skip
 
 # A search, what was shown for it (null until that is known), and what people did. `reactions` has by item, by kind,
-# [strength, revenue, user or null, time]; `logged` by item the strength that entries of the log have. `waits` is how
-# many of its items have no vector.
+# [strength, revenue, user or null, time]; `logged` by item the strength that entries of the log have, null before the
+# first entry; `waits` is how many vectors of the query and of items that count are missing. Of a page that was
+# forgotten, its id remains, so that it is not written again: its query is the empty text.
 pages = _table(
     "pages", _IN_SPACE | {"id": sa.String(64)},
     sa.Index("search_pages_at", "space", "at"), sa.Index("search_pages_user", "space", "user"),
-    sa.Index("search_pages_waits", "space", "waits"),
-    nullable=["user", "arm", "teams", "ids", "seen", "positions", "signals"],
-    query=_KEY, user=_KEY, arm=sa.String(32), version=sa.BigInteger, at=sa.Float, ids=sa.JSON, seen=sa.Integer,
-    positions=sa.JSON, teams=sa.String(200), signals=sa.JSON, reactions=sa.JSON, logged=sa.JSON, waits=sa.Integer,
+    sa.Index("search_pages_query", "space", "query"), sa.Index("search_pages_waits", "space", "waits"),
+    nullable=["user", "arm", "teams", "ids", "seen", "positions", "signals", "logged"],
+    query=_KEY, user=_KEY, arm=sa.String(32), version=sa.BigInteger, at=sa.Float, ids=Json, seen=sa.Integer,
+    positions=Json, teams=sa.String(200), signals=Json, reactions=Json, logged=Json, waits=sa.Integer,
 )  # fmt: skip
 
+# Vectors that a page waits for: that of an item, or of its query.
+waits = _table(
+    "waits", _IN_SPACE | {"page": sa.String(64), "of_query": sa.Boolean, "id": sa.String(256)},
+    sa.Index("search_waits_id", "space", "id"),
+)  # fmt: skip
+
+# Users who were forgotten, and when: what they did before is not written any more, wherever it was kept meanwhile.
+forgotten = _table("forgotten", _IN_SPACE | {"user": _KEY}, at=sa.Float)
+
+# An entry has the values of some items of a page; what else is to be learned is in the page.
 log = _table(
-    "log", _IN_SPACE | {"place": sa.BigInteger}, sa.Index("search_log_page", "space", "page"), nullable=["user"],
-    page=sa.String(64), user=_KEY, ids=sa.JSON, values=sa.JSON, first=sa.Boolean, at=sa.Float,
+    "log", _IN_SPACE | {"place": sa.BigInteger},
+    sa.Index("search_log_page", "space", "page"), sa.Index("search_log_user", "space", "user"), nullable=["user"],
+    page=sa.String(64), user=_KEY, ids=Json, values=Json, first=sa.Boolean, at=sa.Float,
 )  # fmt: skip
 
 checkpoints = _table(
     "checkpoints", _IN_SPACE | {"version": sa.BigInteger}, place=sa.BigInteger, generation=sa.Integer,
-    created=sa.Float, names=sa.JSON, status=sa.JSON,
+    created=sa.Float, names=Json, status=Json,
 )  # fmt: skip
 
 # The state of the learner ("state") and the maps ("maps") of a version, in pieces.

@@ -1,0 +1,331 @@
+"""What is written for a space in a transaction: searches, what was shown, what people did, and the log of all that."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import sqlalchemy as sa
+
+from mahala_search.arrays import FloatArray
+from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Work, Written
+from mahala_search.sidecar.store import tables
+from mahala_search.sidecar.store.database import add_missing, blocks, fetched
+from mahala_search.sidecar.store.vectors import add_rows, stored, with_vector
+
+# Why nothing comes of a work.
+UNKNOWN = "the search is unknown: it was not recorded, or has expired"
+NOT_SHOWN = "the item was not shown for this search"
+FORGOTTEN = "the user was forgotten"
+OLD = "it is older than the retention of the space"
+
+# The kind of a reaction which says only that an item was seen.
+SEEN = "impression"
+# What is read of a page, as the driver has it.
+_READ = ("id", "query", "user", "at", "ids", "seen", "positions", "reactions", "logged", "waits")
+_COLUMNS = [sa.type_coerce(tables.pages.c[name], sa.types.NullType()) for name in _READ]
+_OF_SHOWN = ("ids", "teams", "signals")
+_CHANGING = ("seen", "positions", "reactions", "logged", "waits")
+
+
+@dataclass(slots=True)
+class _Page:
+    """A row of pages, and what has happened to it in this transaction."""
+
+    id: str
+    query: str
+    user: str | None
+    at: float
+    ids: list[str] | None = None
+    seen: int | None = None
+    positions: list[int] | None = None
+    reactions: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    logged: dict[str, float] | None = None
+    waits: int = 0
+    arm: str | None = None
+    version: int = 0
+    teams: str | None = None
+    signals: Any = None
+    is_new: bool = False
+    is_shown: bool = False  # in this transaction
+    counts_more: bool = False  # items may count that did not before
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> "_Page":
+        id, query, user, at, ids, seen, positions, reactions, logged, waits = row
+        return cls(
+            id, query, user, at, json.loads(ids) if ids else None, seen, json.loads(positions) if positions else None,
+            json.loads(reactions), json.loads(logged) if logged else None, waits,
+        )  # fmt: skip
+
+    def counted(self) -> list[str]:
+        """Return the items that were seen, and those that people reacted to."""
+        ids = self.ids or []
+        n = len(ids) if self.seen is None else self.seen
+        return [id for at, id in enumerate(ids) if at < n or id in self.reactions]
+
+    def see(self, n: int) -> bool:
+        """Count the first items as seen; return whether that is new."""
+        if self.seen is None or n <= self.seen:
+            return False
+        self.seen, self.counts_more = n, True
+        return True
+
+    def place(self, item: str, position: int | None) -> None:
+        """Set the position of an item."""
+        if position is not None and self.ids is not None:
+            self.positions = self.positions or list(range(1, len(self.ids) + 1))
+            self.positions[self.ids.index(item)] = position
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the entries of the log for what none has, and count it as logged.
+
+        There is one for each user, with the items to which this user reacted, against those to which nobody has. Of
+        several reactions to an item, the largest one counts. The first entry comes also without a reaction.
+        """
+        largest = {item: max(kinds.values(), key=lambda one: one[0]) for item, kinds in self.reactions.items()}
+        before, is_first = self.logged or {}, self.logged is None
+        new = {item: one for item, one in largest.items() if one[0] > before.get(item, 0.0)}
+        result = []
+        users = list(dict.fromkeys(one[2] for one in new.values()))
+        for user in users or ([self.user] if is_first else []):
+            mine = {item: one for item, one in new.items() if one[2] == user}
+            ids = [item for item in self.counted() if item in mine or item not in largest]
+            at = max((one[3] for one in mine.values()), default=self.at)
+            values = [mine[item][0] if item in mine else 0.0 for item in ids]
+            result.append({"page": self.id, "user": user, "ids": ids, "values": values, "first": is_first, "at": at})
+            is_first = False
+        self.logged = before | {item: one[0] for item, one in new.items()}
+        return result
+
+
+class SpaceWriter:
+    """Writes works, and vectors, in a transaction that has the row of the space locked.
+
+    Parameters
+    ----------
+    space : the row of the space
+    """
+
+    def __init__(self, connection: Any, space: Any, settings: Settings) -> None:
+        self._connection, self._id, self._n_logged = connection, space.id, int(space.n_logged)
+        self._settings = settings
+        self._pages: dict[str, _Page] = {}
+        self._queries: dict[str, dict[str, Any]] = {}  # new rows
+        self._items: dict[str, dict[str, Any]] = {}
+        self._oldest = time.time() - 86400.0 * settings.retention
+
+    def write(self, groups: Sequence[Sequence[Work]]) -> list[list[Written] | Exception]:
+        """Write groups of works in their order; one that is malformed is left out whole."""
+        problems = [self._problem(works) for works in groups]
+        works = [work for group, problem in zip(groups, problems, strict=True) if problem is None for work in group]
+        self._read(list(dict.fromkeys(work.id if isinstance(work, Search) else work.search_id for work in works)))
+        users = {work.user for work in works if isinstance(work, Reaction)} | {p.user for p in self._pages.values()}
+        users |= {one.user for work in works if (one := _search_of(work)) is not None}
+        self._forgotten = self._read_forgotten([user for user in users if user is not None])
+        outcomes = [self._take(work) for work in works]
+        missing = self._finish()
+        for at, work in enumerate(works):
+            if isinstance(work, Shown) and outcomes[at].ignored is None:
+                shown = self._pages[work.search_id]
+                outcomes[at] = outcomes[at]._replace(missing=[id for id in shown.counted() if id in missing])
+        reasons = [one.ignored for one in outcomes if one.ignored is not None]
+        count(self._connection, self._id, {reason: reasons.count(reason) for reason in set(reasons)})
+        settled = iter(outcomes)
+        return [[next(settled) for _ in works] if p is None else p for works, p in zip(groups, problems, strict=True)]
+
+    def add_vectors(self, items: dict[str, FloatArray], queries: dict[str, FloatArray]) -> None:
+        """Write vectors of items, and by their keys of queries, and log the pages that waited for them."""
+        now = time.time()
+        self._items = {id: {"at": now} | stored(vector, self._settings) for id, vector in items.items()}
+        self._queries = {key: {"at": now} | stored(vector, self._settings) for key, vector in queries.items()}
+        self._finish()
+
+    def _problem(self, works: Sequence[Work]) -> ValueError | None:
+        """Return what is wrong with a group of works."""
+        try:
+            for work in works:
+                if (search := _search_of(work)) is not None and search.query.vector is not None:
+                    stored(search.query.vector, self._settings)
+                if isinstance(work, Shown):
+                    n = len(work.ids)
+                    lists = (work.positions, work.teams, *(work.signals or {}).values())
+                    if len(set(work.ids)) < n or any(one is not None and len(one) != n for one in lists):
+                        raise ValueError("what was shown must have different ids, and a position, team, signal of each")
+                    for vector in work.vectors.values():
+                        stored(vector, self._settings)
+        except ValueError as error:
+            return error
+        return None
+
+    def _read(self, ids: Sequence[str]) -> None:
+        for part in blocks([id for id in ids if id not in self._pages]):
+            mine = (tables.pages.c.space == self._id) & tables.pages.c.id.in_(part)
+            rows = fetched(self._connection, sa.select(*_COLUMNS).where(mine))
+            self._pages |= {row[0]: _Page.of_row(row) for row in rows}
+
+    def _read_forgotten(self, users: Sequence[str]) -> dict[str, float]:
+        """Return until when what these users did is forgotten."""
+        table, result = tables.forgotten, dict[str, float]()
+        for part in blocks(users):
+            mine = (table.c.space == self._id) & table.c.user.in_(part)
+            result |= dict(fetched(self._connection, sa.select(table.c.user, table.c.at).where(mine)))
+        return result
+
+    def _refusal(self, user: str | None, at: float) -> str | None:
+        if user is not None and at <= self._forgotten.get(user, 0.0):
+            return FORGOTTEN
+        return OLD if at < self._oldest else None
+
+    def _take(self, work: Work) -> Written:
+        if isinstance(work, Search):
+            return self._take_search(work)
+        if isinstance(work, Shown) and work.search is not None and work.search_id not in self._pages:
+            searched = self._take_search(work.search)
+            if searched.ignored is not None:
+                return searched
+        page = self._pages.get(work.search_id)
+        if page is None:
+            return Written(False, ignored=UNKNOWN)
+        if not page.query:
+            return Written(False, ignored=FORGOTTEN)
+        return self._take_shown(page, work) if isinstance(work, Shown) else self._take_reaction(page, work)
+
+    def _take_search(self, search: Search) -> Written:
+        if search.id in self._pages:
+            return Written(False, ignored=None if self._pages[search.id].query else FORGOTTEN)
+        if (reason := self._refusal(search.user, search.at)) is not None:
+            return Written(False, ignored=reason)
+        query = search.query
+        self._pages[search.id] = _Page(
+            search.id, query.key, search.user, search.at, arm=search.arm, version=search.version, is_new=True
+        )
+        row = self._queries.setdefault(query.key, {"at": search.at, "text": None})
+        if query.vector is not None and "vector" not in row:
+            row.update(stored(query.vector, self._settings))
+        if self._settings.texts and row["text"] is None:
+            row["text"] = query.text
+        return Written(True)
+
+    def _take_shown(self, page: _Page, shown: Shown) -> Written:
+        is_first = page.ids is None
+        if page.ids is None:
+            page.ids, page.seen = list(shown.ids), shown.seen
+            page.positions = None if shown.positions is None else list(shown.positions)
+            page.teams, page.signals = shown.teams, shown.signals
+            page.is_shown = page.counts_more = True
+        else:
+            page.see(len(page.ids) if shown.seen is None else min(shown.seen, len(page.ids)))
+        for id in {*shown.vectors} & {*page.ids} - self._items.keys():
+            self._items[id] = {"at": page.at} | stored(shown.vectors[id], self._settings)
+        return Written(is_first)
+
+    def _take_reaction(self, page: _Page, reaction: Reaction) -> Written:
+        item, user = reaction.item, reaction.user or page.user
+        if item not in (page.ids or ()):
+            return Written(False, ignored=NOT_SHOWN)
+        if (reason := self._refusal(user, reaction.at)) is not None:
+            return Written(False, ignored=reason)
+        page.place(item, reaction.position)
+        if reaction.kind == SEEN:
+            return Written(page.see(1 + (page.ids or []).index(item)))
+        page.counts_more |= item not in page.reactions and page.seen is not None
+        kinds = page.reactions.setdefault(item, {})
+        if (before := kinds.get(reaction.kind)) is None:
+            kinds[reaction.kind] = [reaction.value, reaction.revenue, user, reaction.at]
+            return Written(True)
+        if reaction.value <= before[0] and reaction.revenue <= before[1]:
+            return Written(False)
+        before[:2] = max(before[0], reaction.value), max(before[1], reaction.revenue)
+        return Written(True)
+
+    def _finish(self) -> set[str]:
+        """Write vectors, pages and the log; return the shown items without a vector."""
+        connection = self._connection
+        taken = list(self._pages)
+        queries = with_vector(connection, tables.queries, self._id, list(self._queries))
+        promoted = self._promoted(True, add_rows(connection, tables.queries, self._id, self._queries, queries))
+        checked = [self._pages[id] for id in taken if self._pages[id].counts_more]
+        named = list(dict.fromkeys(chain.from_iterable(page.counted() for page in checked)))
+        items = with_vector(connection, tables.items, self._id, list({*named, *self._items}))
+        rows = {id: self._items.get(id) or {"at": time.time()} for id in {**dict.fromkeys(named), **self._items}}
+        promoted |= self._promoted(False, add_rows(connection, tables.items, self._id, rows, items))
+        self._read(sorted(promoted))
+        # All others are as they were but for their reactions.
+        uncertain = [page for page in self._pages.values() if page.counts_more or page.waits or page.id in promoted]
+        self._check(uncertain, queries, items)
+        entries = []
+        for page in sorted(self._pages.values(), key=lambda page: page.id in promoted and page.at):
+            if page.ids is not None and not page.waits:
+                entries += page.entries()
+        self._write_pages()
+        self._write_log(entries)
+        return {id for id, has in items.items() if not has}
+
+    def _promoted(self, of_query: bool, ids: Iterable[str]) -> set[str]:
+        """Return the pages that have waited for these vectors."""
+        table, result = tables.waits, set[str]()
+        for part in blocks(sorted(ids)):
+            mine = (table.c.space == self._id) & (table.c.of_query == of_query) & table.c.id.in_(part)
+            result |= {
+                page for (page,) in fetched(self._connection, table.delete().where(mine).returning(table.c.page))
+            }
+        return result
+
+    def _check(self, pages: Sequence[_Page], queries: dict[str, bool], items: dict[str, bool]) -> None:
+        """Have each page wait for the vectors that it lacks."""
+        keys = list({page.query for page in pages} - queries.keys())
+        queries |= with_vector(self._connection, tables.queries, self._id, keys)
+        ids = list(set(chain.from_iterable(page.counted() for page in pages)) - items.keys())
+        items |= with_vector(self._connection, tables.items, self._id, ids)
+        rows = []
+        for page in pages:
+            lacking = [(False, id) for id in page.counted() if not items.get(id)]
+            lacking += [] if queries.get(page.query) else [(True, page.query)]
+            page.waits = len(lacking) if page.ids is not None else 0
+            rows += [
+                {"space": self._id, "page": page.id, "of_query": of_query, "id": id}
+                for of_query, id in lacking
+                if page.ids is not None
+            ]
+        add_missing(self._connection, tables.waits, rows)
+
+    def _write_pages(self) -> None:
+        new = [page for page in self._pages.values() if page.is_new]
+        names = [column.name for column in tables.pages.c if column.name != "space"]
+        if new:
+            rows = [{"space": self._id} | {name: getattr(page, name) for name in names} for page in new]
+            self._connection.execute(tables.pages.insert(), rows)
+        mine = (tables.pages.c.space == self._id) & (tables.pages.c.id == sa.bindparam("of"))
+        for is_shown, columns in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
+            changed = [page for page in self._pages.values() if not page.is_new and page.is_shown == is_shown]
+            if changed:
+                statement = (
+                    tables.pages.update().where(mine).values({name: sa.bindparam(f"_{name}") for name in columns})
+                )
+                rows = [{"of": one.id} | {f"_{name}": getattr(one, name) for name in columns} for one in changed]
+                self._connection.execute(statement, rows)
+
+    def _write_log(self, entries: Sequence[dict[str, Any]]) -> None:
+        if entries:
+            start = self._n_logged + 1
+            rows = [{"space": self._id, "place": at} | entry for at, entry in enumerate(entries, start)]
+            self._connection.execute(tables.log.insert(), rows)
+            mine = tables.spaces.c.id == self._id
+            self._connection.execute(tables.spaces.update().where(mine).values(n_logged=self._n_logged + len(rows)))
+
+
+def _search_of(work: Work) -> Search | None:
+    """Return the search that a work has."""
+    return work if isinstance(work, Search) else work.search if isinstance(work, Shown) else None
+
+
+def count(connection: Any, space_id: str, numbers: dict[str, int]) -> None:
+    """Add to the counts of a space by their reasons."""
+    table = tables.counts
+    for reason, n in sorted(numbers.items()):
+        add_missing(connection, table, [{"space": space_id, "reason": reason, "n": 0}])
+        mine = (table.c.space == space_id) & (table.c.reason == reason)
+        connection.execute(table.update().where(mine).values(n=table.c.n + n))
