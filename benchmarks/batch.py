@@ -32,8 +32,11 @@ SETTINGS = {"BoostMetric": {"max_iter": 100}, "PSDBoost": {"max_iter": 5}, "SCML
 RECORDED = {
     "BoostMetric": 8.6,
     "Covariance": 0.24,
+    "DMLMJ": 0.9,
     "GML": 4.7,
+    "GMML": 0.41,
     "ITML": 1.7,
+    "KISSME": 1.2,
     "LDA": 0.25,
     "LFDA": 0.56,
     "LMNN": 18,
@@ -50,6 +53,7 @@ RECORDED = {
     "SCML": 61,
     "SDML": 0.72,
     "Simba": 13,
+    "XQDA": 1.2,
 }
 SLOWER = 1.5
 REPEATS = 5

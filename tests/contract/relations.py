@@ -25,8 +25,10 @@ BY_FEATURE = {"AdaSORS", "SORS", "MDM", "Relief", "Simba", "SDML"}
 UNITLESS = {
     "BoostMetric",
     "Covariance",
+    "DMLMJ",
     "GML",
     "ITML",
+    "KISSME",
     "LDA",
     "LFDA",
     "LMNN",
@@ -38,6 +40,7 @@ UNITLESS = {
     "RCA",
     "Relief",
     "SCML",
+    "XQDA",
 }
 # The number of features is in a bound of RDML's steps. SDML ends when its objective is within `tol`, of which the
 # entries of the matrix are within the root.
@@ -108,9 +111,11 @@ def relations(learner, X, y, rng):
 def rotates(learner):
     """Whether a learner treats all directions alike."""
     params = learner.get_params()
-    by_feature = params.get("diagonal") or params.get("covariance") == "diagonal" or params.get("shrinkage") == "auto"
-    # With few components there are several minima, and descents start from standardised features.
     name = type(learner).__name__
+    # All but GMML shrink covariances of standardised features.
+    by_feature = params.get("diagonal") or params.get("covariance") == "diagonal"
+    by_feature = by_feature or (params.get("shrinkage") and name != "GMML")
+    # With few components there are several minima, and descents start from standardised features.
     several = params.get("n_components") is not None and (
         name in ("GML", "LMNN") or (name == "LogisticMetric" and params["prior"] == "covariance")
     )

@@ -1,8 +1,11 @@
 # The public names of this package, loaded on first use.
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
 from mahala.batch.covariance import Covariance as Covariance
+from mahala.batch.dmlmj import DMLMJ as DMLMJ
 from mahala.batch.gml import GML as GML
+from mahala.batch.gmml import GMML as GMML
 from mahala.batch.itml import ITML as ITML
+from mahala.batch.kissme import KISSME as KISSME
 from mahala.batch.lda import LDA as LDA
 from mahala.batch.lfda import LFDA as LFDA
 from mahala.batch.lmnn import LMNN as LMNN
@@ -19,5 +22,6 @@ from mahala.batch.run import Iteration as Iteration
 from mahala.batch.scml import SCML as SCML
 from mahala.batch.sdml import SDML as SDML
 from mahala.batch.simba import Simba as Simba
+from mahala.batch.xqda import XQDA as XQDA
 
 __all__: list[str]

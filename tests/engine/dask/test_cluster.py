@@ -36,6 +36,9 @@ LEARNERS = [
     mahala.ITML(prior="covariance", max_iter=2, random_state=0),
     mahala.batch.Relief(),
     mahala.batch.Relief(50, random_state=0),
+    mahala.batch.GMML(0.25),
+    mahala.batch.KISSME(),
+    mahala.batch.XQDA(3),
 ]
 
 
