@@ -175,7 +175,9 @@ def penguins_like(n=120, seed=0):
     return frame, y
 
 
-@pytest.mark.parametrize("name", ["LDA", "RCA", "ITML", "GML", "GML weights", "LMNN", "BoostMetric"])
+@pytest.mark.parametrize(
+    "name", ["LDA", "RCA", "KISSME", "XQDA", "DMLMJ", "GMML", "ITML", "GML", "GML weights", "LMNN", "BoostMetric"]
+)
 def test_a_blanked_cell_does_not_move_a_row_out_of_the_table(name):
     frame, y = penguins_like()
     metric = refit(frame, y, default_panel(*frame.shape)[name], "numbers")

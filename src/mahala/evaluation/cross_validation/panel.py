@@ -4,14 +4,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from mahala.batch.boost_metric import BoostMetric
+from mahala.batch.dmlmj import DMLMJ
 from mahala.batch.gml import GML
+from mahala.batch.gmml import GMML
 from mahala.batch.itml import ITML
+from mahala.batch.kissme import KISSME
 from mahala.batch.lda import LDA
 from mahala.batch.lmnn import LMNN
 from mahala.batch.mlkr import MLKR
 from mahala.batch.nca import NCA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
+from mahala.batch.xqda import XQDA
 from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.learner import Learner
 from mahala.neighbors.classifier import NeighborClassifier
@@ -30,6 +34,12 @@ UNSUPERVISED = (COSINE, "PCA")
 
 # NCA looks at all pairs of rows in each iteration.
 _NCA_ROWS = 4_000
+# Those that form matrices of the features.
+_OF_MATRICES = (
+    "PA-I", "RCA", "KISSME", "XQDA", "DMLMJ", "GMML", "LMNN", "ITML", "GML", "GML weights", "BoostMetric", "MLKR",
+)  # fmt: skip
+# The point on GMML's geodesic with the lowest mean error on the tables of docs/learners/GMML.md.
+_GMML_POINT = 0.25
 # Members of the panel that are compared where the target is a number; all but MLKR learn from classes of it.
 _OF_NUMBERS = ("MLKR", "PCA", "LDA", "RCA", "LMNN", "GML", "GML weights")
 
@@ -44,9 +54,9 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, number
     `numbers`, for a target that is a number, it has MLKR and learners of classes of the target.
 
     >>> ", ".join(default_panel(150, 4))
-    'PA-I, LDA, RCA, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
+    'PA-I, LDA, RCA, KISSME, XQDA, DMLMJ, GMML, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
     >>> ", ".join(default_panel(5000, 784))
-    'PA-I, LDA, RCA, NCA, LMNN, ITML, BoostMetric'
+    'PA-I, LDA, RCA, KISSME, XQDA, DMLMJ, GMML, NCA, LMNN, ITML, BoostMetric'
     >>> ", ".join(default_panel(500, 10, numbers=True))
     'LDA, RCA, LMNN, GML, GML weights, MLKR'
     """
@@ -74,7 +84,7 @@ def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str
     reasons: dict[str, str] = {}
     if n_features > 1000:
         many = f"{n_features:,} features, and above 1,000 its {n_features:,} × {n_features:,} matrix takes long"
-        reasons = dict.fromkeys(("PA-I", "RCA", "LMNN", "ITML", "GML", "GML weights", "BoostMetric", "MLKR"), many)
+        reasons = dict.fromkeys(_OF_MATRICES, many)
     elif n_features > 128 and _work(n_rows, n_features) > 2e9:
         many = f"{n_rows:,} rows of {n_features:,} features, all pairs of which take long"
         reasons = dict.fromkeys(("GML", "GML weights"), many)
@@ -94,6 +104,10 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
         "PA-I": PA("I", C="auto", psd=psd, record=False, random_state=random_state),
         "LDA": LDA(shrinkage="auto"),
         "RCA": RCA(),
+        "KISSME": KISSME(),
+        "XQDA": XQDA(),
+        "DMLMJ": DMLMJ(),
+        "GMML": GMML(_GMML_POINT),
         "NCA": NCA(n_components=n_components, n_samples=_NCA_ROWS, max_iter=50, random_state=random_state),
         "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30),
         "ITML": ITML(random_state=random_state),
@@ -134,6 +148,9 @@ def panel_for(data: Comparisons, random_state: int = 0) -> dict[str, Learner]:
             "ITML": ITML(**seed),
             "GML": GML(**seed),
             "MMC": MMC(**seed),
+            "KISSME": KISSME(),
+            "XQDA": XQDA(),
+            "GMML": GMML(_GMML_POINT),
         }
     return panel
 
