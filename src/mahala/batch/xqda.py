@@ -45,7 +45,7 @@ class XQDA(BatchLearner):
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
     >>> round(XQDA().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
-    0.97
+    1.0
     """
 
     _learns_from = Pairs
