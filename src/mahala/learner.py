@@ -21,6 +21,7 @@ from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.citations import references_of
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin, metrics
 from mahala.support.parameters import check_seed
+from mahala.support.tags import Labels, TagSets, n_classes, read_tags
 from mahala.support.validation import check_features, class_codes, is_chunked, to_numpy
 
 # Neighbours that vote where a learner is scored on labelled rows.
@@ -30,11 +31,19 @@ T = TypeVar("T")
 
 
 class LabelledRows(NamedTuple):
-    """Rows, the class code 0..c-1 of each and, if they are not all one, their positive weights."""
+    """Rows, the class code 0..c-1 or the tags of each and, if they are not all one, their positive weights."""
 
     X: Any
-    codes: IndexArray
+    labels: Labels
     weights: FloatArray | None = None
+
+    @property
+    def codes(self) -> IndexArray:
+        """The class codes, for what needs one class of each row; a ValueError with tags."""
+        if isinstance(self.labels, TagSets):
+            advice = "with tags use a learner from pairs or triplets, or Pairs.from_labels(X, y)"
+            raise ValueError(f"y must hold one class for each row here, got sets of tags: {advice}")
+        return self.labels
 
 
 class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator):
@@ -199,21 +208,24 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         if y is None and not self._needs_labels:
             X = self._rows(X, reset=reset)
             return LabelledRows(X, np.zeros(X.shape[0], dtype=np.intp))
-        X, codes = self._labelled_rows(X, y, reset=reset)
-        if codes.max() == 0 and self._needs_labels:
+        X, labels = self._labelled_rows(X, y, reset=reset)
+        if self._needs_labels and n_classes(labels) == 1:
             raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
-        return LabelledRows(X, codes)
+        return LabelledRows(X, labels)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         check = inputs.check_features if is_chunked(X) else check_features
         return check(self, X, reset=reset, at_least=2)
 
-    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
-        """Validate rows; return them with the codes 0..c-1 of their class labels."""
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Labels]:
+        """Validate rows; return them with the codes 0..c-1 of their class labels, or with their tags."""
         if y is None:
             problem = "requires y to be passed, but the target y is None"
             raise ValueError(f"{type(self).__name__} {problem}; with rows X it holds class labels")
         X, y = self._rows(X, reset=reset), inputs.computed(y) if is_chunked(y) else to_numpy(y)
+        if (tags := read_tags(y, X.shape[0])) is not None:
+            inputs.refuse_chunks(X, "y must hold one class for each row")
+            return X, tags
         # A list stays as it is, since an array of it would lose its NaN.
         y = column_or_1d(y) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])

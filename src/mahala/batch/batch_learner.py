@@ -30,6 +30,7 @@ from mahala.support.model_files import ModelFileError, array_value, count_value,
 from mahala.support.parameters import check_params
 from mahala.support.signals import no_interrupt_lost
 from mahala.support.states import Fields, prefixed, without_prefix
+from mahala.support.tags import TagSets
 from mahala.support.validation import is_chunked, is_sparse, to_numpy
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
@@ -143,7 +144,7 @@ class BatchLearner(DistanceMixin, Learner):
         if isinstance(data, Triplets) and data.items is not None:
             raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
         rows = data.X if self._reads_stored_rows and not is_sparse(data.X) else dense_rows(data.X)
-        return LabelledRows(rows, data.codes) if isinstance(data, LabelledRows) else data.over(rows)
+        return LabelledRows(rows, data.labels) if isinstance(data, LabelledRows) else data.over(rows)
 
     def _rows(self, X: "RowsLike", *, reset: bool) -> Rows:
         check = check_stored_features if self._reads_stored_rows else check_features
@@ -313,6 +314,22 @@ def weighted_rows(sample_weight: "ArrayLike", data: LabelledRows | Comparisons) 
     if len(present) < 2:
         raise ValueError("sample_weight must be positive for rows of at least two classes, else there is one class")
     return LabelledRows(data.X[used], codes, weights[used])
+
+
+def copies_of_tags(data: LabelledRows, least_rows: int = 1) -> LabelledRows:
+    """Return rows with classes as they are, and of rows with tags a copy for each tag that enough rows have.
+
+    The class of a copy is its tag. All rows have the same weight, which their copies share.
+    """
+    if not isinstance(data.labels, TagSets):
+        return data
+    rows, tags = data.labels.copies()
+    kept = np.bincount(tags)[tags] >= least_rows
+    rows, tags = rows[kept], tags[kept]
+    n_copies = np.bincount(rows)[rows]
+    weights = n_copies.max(initial=1) / n_copies
+    codes = np.unique(tags, return_inverse=True)[1]
+    return LabelledRows(data.X[rows], codes, weights if n_copies.max(initial=1) > 1 else None)
 
 
 def dense_rows(X: Any) -> RealArray:

@@ -10,6 +10,7 @@ from mahala.engine.inputs import computed
 from mahala.learner import LabelledRows, quality
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, row_blocks
+from mahala.support.tags import TagSets
 from mahala.support.validation import is_chunked, to_numpy
 
 # Rows on which metrics are compared, and the relative difference of their inner products that is rounding.
@@ -84,6 +85,8 @@ def effective_directions(model: Model, X: Any) -> float:
 
 def risen_errors(data: Any, metric: MahalanobisMetric) -> tuple[float, float] | None:
     """Return the errors of a metric and of the Euclidean distance on rows or comparisons, if it clearly has more."""
+    if isinstance(data, LabelledRows) and isinstance(data.labels, TagSets):
+        return None  # quality needs classes
     if isinstance(data, LabelledRows):
         chosen = _spread(len(data.X), MEASURED)
         data = LabelledRows(data.X[chosen], data.codes[chosen])

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from mahala.batch.batch_learner import WeightedLearner
+from mahala.batch.batch_learner import WeightedLearner, copies_of_tags
 from mahala.batch.run import Run, check_n_components, in_precision
 from mahala.batch.whitening import Covariances, constant, covariances, standardised, whiten_varying
 from mahala.engine.inputs import refuse_chunks
@@ -62,7 +62,8 @@ class LDA(WeightedLearner):
     shrinkage: Shrinkage = None
 
     def _learn(self, data: LabelledRows, run: Run) -> str:
-        X, codes, weights = data
+        data = copies_of_tags(data)
+        X, codes, weights = data.X, data.codes, data.weights
         most = min(int(codes.max()), X.shape[1])
         check_n_components(self.n_components, most, "the smaller of the number of classes less one and of features")
         m = most if self.n_components is None else int(self.n_components)
@@ -101,7 +102,9 @@ def _ledoit_wolf(X: RealArray, codes: IndexArray, weights: FloatArray | None, sc
     """Return the shrinkage that Ledoit and Wolf estimate."""
     refuse_chunks(X, "shrinkage must be None or a number")
     if weights is not None:
-        raise ValueError("shrinkage must be a number with sample_weight: 'auto' knows rows of equal weight")
+        raise ValueError(
+            "shrinkage must be a number with sample_weight and with tags: 'auto' knows rows of equal weight"
+        )
     from sklearn.covariance import ledoit_wolf_shrinkage  # a fifth of the time of a first fit
 
     Z = (X[:, scatter.varies] - X[:, scatter.varies].mean(axis=0, dtype=np.float64)) / scatter.spread

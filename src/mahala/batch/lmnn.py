@@ -13,11 +13,12 @@ from mahala.batch.whitening import row_coordinates
 from mahala.comparisons import Triplets
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
-from mahala.engine.engine import Hinges
+from mahala.engine.engine import Engine, Hinges
 from mahala.engine.hinges import RowHinges
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed
+from mahala.support.tags import TagSets
 
 # Widths of the interval around the kink in which hinges are smoothed, because L-BFGS needs a continuous gradient. A
 # second descent with a narrower interval comes closer to the minimum, where many triplets lie on a kink.
@@ -35,8 +36,9 @@ class LMNN(IterationParams, TripletLearner):
 
     LMNN minimises (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊ over M = LᵀL, with
     squared distances d_M. j runs over the targets of i, its `n_neighbors` nearest rows of the same class (all, if there
-    are fewer), and l over all rows of other classes. For Triplets (i, j, l), the first sum is over their distinct
-    (i, j) and the second over the triplets. Without `n_components` the problem is convex in M.
+    are fewer), and l over all rows of other classes. With tags, rows that share one count as rows of one class. For
+    Triplets (i, j, l), the first sum is over their distinct (i, j) and the second over the triplets. Without
+    `n_components` the problem is convex in M.
 
     Parameters
     ----------
@@ -89,11 +91,16 @@ class LMNN(IterationParams, TripletLearner):
     def _learn(self, data: LabelledRows | Triplets, run: Run) -> str:
         hinges: Hinges[Any]
         best_scale: Callable[[RealArray], float]
+        engine: Engine[Any]
         if isinstance(data, LabelledRows):
-            codes, engine = data.codes, current_engine()
-            edges, ends = target_neighbors(data.X, codes, self.n_neighbors)
-            hinges = engine.hinges(codes, edges, ends, self.mu)
-            best_scale = RowHinges(codes, edges, ends, self.mu).best_scale
+            edges, ends = target_neighbors(data.X, data.labels, self.n_neighbors)
+            hinges = on_rows = RowHinges(data.labels, edges, ends, self.mu)
+            best_scale = on_rows.best_scale
+            if isinstance(data.labels, TagSets):
+                codes, engine = None, Cores()
+            else:
+                codes, engine = data.labels, current_engine()
+                hinges = engine.hinges(codes, edges, ends, self.mu)
         else:
             codes, engine, triplets = None, Cores(), TripletHinges(data, self.mu)
             hinges, best_scale = triplets, triplets.best_scale

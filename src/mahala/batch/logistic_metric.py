@@ -174,7 +174,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
         if isinstance(data, Comparisons):
             data = Answers.of(data)
         elif isinstance(data, LabelledRows):
-            rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
+            rows_in_shared_classes(data.labels)  # raises if there are no similar pairs
         problem: AllAnswers | AnswersInMinibatches
         if self.batch_size is None:
             problem = AllAnswers(data, self, self._rng, self._outcome if run.resumes else None)

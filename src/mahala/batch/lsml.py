@@ -98,7 +98,7 @@ class LSML(IterationParams, BatchLearner):
     def _learn(self, data: "LabelledRows | Quadruplets | _Weighted", run: Run) -> str:
         prior = prior_components(self.prior, data.X)
         if isinstance(data, LabelledRows):
-            rows = draw_quadruplets(data.codes, self.n_quadruplets, self._rng, name="n_quadruplets")
+            rows = draw_quadruplets(data.labels, self.n_quadruplets, self._rng, name="n_quadruplets")
             data = Quadruplets._build(*gathered(data.X, *rows))
         if isinstance(data, Quadruplets):
             data = _Weighted(data.X, data, np.ones(len(data)))

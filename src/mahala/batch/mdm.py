@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from mahala.batch.batch_learner import BatchLearner
+from mahala.batch.pair_costs import drawn
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
@@ -76,6 +77,7 @@ class MDM(IterationParams, BatchLearner):
         return int(self._learned("n_dropped")[0])
 
     def _learn(self, data: LabelledRows | Pairs, run: Run) -> str:
+        data = drawn(data, "auto", self._rng)
         source = _GivenPairs(data) if isinstance(data, Pairs) else _AllPairs(data.X, data.codes)
         program = _Program(source.features)
         u = np.ones(source.features.shape[1])  # weights of features of range 1

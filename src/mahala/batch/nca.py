@@ -1,6 +1,9 @@
 """NCA: neighbourhood components analysis (Goldberger, Roweis, Hinton, Salakhutdinov, 2004)."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -8,10 +11,14 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.whitening import centred
+from mahala.compiled.sums.softmax_sums import sum_softmax
 from mahala.engine import current_engine
+from mahala.engine.cores import Cores
+from mahala.engine.engine import Engine
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.parameters import Count, NonNegative, Seed
+from mahala.support.tags import TagSets
 
 
 @dataclass(eq=False, repr=False)
@@ -22,7 +29,7 @@ class NCA(IterationParams, BatchLearner):
     number of rows whose neighbour is of another class, Σ_i (1 - Σ_{j of the class of i} p_ij), over the linear map L by
     L-BFGS. The objective is not convex, and its gradient vanishes where all p_ij are 0 or 1. So the descent starts in
     the unit in which features have a mean variance of 1, and the unit of X does not matter. The units of features
-    relative to each other do: scale the features first.
+    relative to each other do: scale the features first. With tags, rows that share a tag count as rows of one class.
 
     Parameters
     ----------
@@ -83,15 +90,22 @@ class NCA(IterationParams, BatchLearner):
     random_state: Seed = None
 
     def _learn(self, data: LabelledRows, run: Run) -> str:
-        X, codes, engine = data.X, data.codes, current_engine()
+        X, labels = data.X, data.labels
         if self.n_samples is not None and self.n_samples < len(X):
             chosen = np.sort(self._rng.choice(len(X), int(self.n_samples), replace=False))
-            X, codes = X[chosen], np.unique(codes[chosen], return_inverse=True)[1]
+            X, labels = X[chosen], labels[chosen]
+        engine: Engine[Any]
+        softmax: Callable[[Any], tuple[float, Any]]
+        if isinstance(labels, TagSets):
+            codes, engine, softmax = None, Cores(), partial(sum_softmax, codes=labels)
+        else:
+            codes, engine = np.unique(labels, return_inverse=True)[1], current_engine()
+            softmax = partial(engine.softmax, codes=codes)
         X, unit = centred(X)
         rows = engine.place(X)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
-            hits, pull = engine.softmax(engine.map(rows, L), codes)
+            hits, pull = softmax(engine.map(rows, L))
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
         start = first_components(self.init, self.n_components, X, codes, self._rng, run.warm, unit)

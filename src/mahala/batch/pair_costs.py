@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mahala.batch.triplets import rows_in_shared_classes
 from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.pair_sums import sum_edges, within_factors
@@ -12,7 +13,8 @@ from mahala.engine.cores import Cores
 from mahala.engine.inputs import gathered
 from mahala.engine.moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, row_blocks
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room, row_blocks
+from mahala.support.tags import TagSets
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
 
@@ -86,13 +88,27 @@ def as_pairs(
     """Return given pairs, or pairs that are drawn of labelled rows, over rows in memory."""
     if isinstance(data, Pairs):
         return data
-    left, right, similar = draw_pairs(data.codes, n_pairs, balance, rng, name="n_pairs", at_most=at_most)
+    left, right, similar = draw_pairs(data.labels, n_pairs, balance, rng, name="n_pairs", at_most=at_most)
     return Pairs._build(*gathered(data.X, left, right), similar)
 
 
 def drawn(data: LabelledRows | Pairs, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
-    """Draw at most n_pairs pairs of labelled rows; return given pairs, and for "auto" the labelled rows, unchanged."""
-    return data if isinstance(n_pairs, str) else as_pairs(data, n_pairs, rng, at_most=True)
+    """Draw at most n_pairs pairs of labelled rows; return given pairs unchanged.
+
+    For "auto" return labelled rows, and all the pairs of rows with tags.
+    """
+    if not isinstance(n_pairs, str):
+        return as_pairs(data, n_pairs, rng, at_most=True)
+    return data if isinstance(data, Pairs) or not isinstance(data.labels, TagSets) else all_pairs(data.X, data.labels)
+
+
+def all_pairs(X: RealArray, tags: TagSets) -> Pairs:
+    """Return all pairs of rows with tags."""
+    rows_in_shared_classes(tags)
+    n = len(tags)
+    check_room(40.0 * n * n / 2, None, f"all pairs of {n} rows with tags", "give n_pairs")
+    left, right = np.triu_indices(n, 1)
+    return Pairs._build(X, left, right, tags.similar(left, right))
 
 
 def pair_costs(data: LabelledRows | Pairs) -> AllPairs | GivenPairs:

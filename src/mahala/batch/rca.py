@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mahala.batch.batch_learner import WeightedLearner
+from mahala.batch.batch_learner import WeightedLearner, copies_of_tags
 from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import check_varies, covariances, whiten_within
 from mahala.comparisons import Pairs
@@ -71,8 +71,9 @@ class RCA(WeightedLearner):
             chunklets = csgraph.connected_components(graph, directed=False)[1].astype(np.intp)
             weights, source = None, "similar pairs connect"
         else:
+            data = copies_of_tags(data, least_rows=2)
             chunklets, weights, source = data.codes, data.weights, "y puts into one class"
-        if np.bincount(chunklets).max() < 2:
+        if np.bincount(chunklets, minlength=1).max() < 2:
             raise ValueError(f"RCA needs two rows of one kind, but there are none that {source}")
         check_varies(data.X)
         if weights is not None and np.bincount(chunklets, weights).max() <= 1.0:

@@ -61,12 +61,12 @@ class Relief(BatchLearner):
         return self._learned("relevance")
 
     def _learn(self, data: LabelledRows, run: Run) -> str:
-        X, codes = data.X, data.codes
-        rows = rows_in_shared_classes(codes)
+        X, labels = data.X, data.labels
+        rows = rows_in_shared_classes(labels)
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = np.sort(self._rng.choice(rows, int(self.n_samples), replace=False))
         scaled, extent = to_unit_range(X)
-        far, near = squared_differences(scaled, rows, *reversed(hits_and_misses(scaled, codes, rows)))
+        far, near = squared_differences(scaled, rows, *reversed(hits_and_misses(scaled, labels, rows)))
         relevance = (far - near) / len(rows)
         positive = np.maximum(relevance, 0.0)
         run.step(-float(positive @ relevance), {"w": positive / extent**2, "relevance": relevance})

@@ -19,6 +19,7 @@ from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.states import Array
+from mahala.support.tags import TagSets
 
 # Widths of the parabola that smooths the hinges, one after the other, as long as that matters.
 SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -110,13 +111,13 @@ class SCML(IterationParams, BatchLearner):
     def _learn(self, data: LabelledRows | Triplets, run: Run) -> str:
         check_varies(data.X)
         X = data.X.astype(np.float64) - data.X.mean(axis=0, dtype=np.float64)
-        codes = data.codes if isinstance(data, LabelledRows) else None
+        codes = None if isinstance(data, Triplets) or isinstance(data.labels, TagSets) else data.labels
         scale = 2.0 * float(np.square(X).sum()) / len(X)
         X /= np.sqrt(scale)
         triplets = (
             data.over(X)
             if isinstance(data, Triplets)
-            else label_triplets(X, data.codes, self.n_neighbors, self.n_impostors)
+            else label_triplets(X, data.labels, self.n_neighbors, self.n_impostors)
         )
         bases, warm = self._first_bases(triplets, codes), run.warm
         start = np.zeros(len(bases))
@@ -141,7 +142,9 @@ class SCML(IterationParams, BatchLearner):
             return bases
         n_bases = 20 * d if isinstance(self.n_bases, str) else int(self.n_bases)
         if self.bases == "lda" and codes is None:
-            raise ValueError("bases must be 'triplet_diffs' or an array with triplets: 'lda' needs class labels")
+            raise ValueError(
+                "bases must be 'triplet_diffs' or an array with triplets and with tags: 'lda' needs class labels"
+            )
         if self.bases == "triplet_diffs" or codes is None:
             return _triplet_differences(triplets, n_bases, self._rng)
         return _local_discriminants(major_features(triplets.X), codes, n_bases, self._rng)

@@ -14,39 +14,49 @@ from mahala.engine import current_engine
 from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, persisted
 from mahala.engine.moments import rows_times
-from mahala.engine.neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors, tag_neighbors
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.metric.shrinkage import Shrinkage, Weights, mixing_weights
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.states import Array
+from mahala.support.tags import Labels, TagSets
 
 
-def rows_in_shared_classes(codes: IndexArray) -> IndexArray:
-    """Return the numbers of the rows whose class has another row; raise ValueError if there are none."""
-    rows = np.flatnonzero(np.bincount(codes)[codes] > 1)
+def rows_in_shared_classes(labels: Labels) -> IndexArray:
+    """Return the numbers of the rows whose class has another row; raise ValueError if there are none.
+
+    With tags these are the rows to which another one is similar.
+    """
+    if isinstance(labels, TagSets):
+        rows = np.sort(labels.order[labels.n_similar() > 0])
+    else:
+        rows = np.flatnonzero(np.bincount(labels)[labels] > 1)
     if not len(rows):
         raise ValueError("y has a different class for every row; at least one class needs two rows")
     return rows
 
 
-def hits_and_misses(X: RealArray, codes: IndexArray, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
+def hits_and_misses(X: RealArray, labels: Labels, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
     """Return for some rows, none alone in its class, the nearest other row of their class and of any other class."""
-    hits, misses = current_engine().nearest_by_class(X, codes, rows, 1, 1)
+    if isinstance(labels, TagSets):
+        hits, misses = tag_neighbors(X, labels, rows, 1, 1)
+    else:
+        hits, misses = current_engine().nearest_by_class(X, labels, rows, 1, 1)
     return hits[:, 0], misses[:, 0]
 
 
-def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArray, IndexArray]:
+def target_neighbors(X: RealArray, labels: Labels, k: int) -> tuple[IndexArray, IndexArray]:
     """Return edges of rows, in their order, to their (up to) k nearest of the same class, and where a row's begin."""
-    near, _ = class_neighbors(X, codes, k, 0)
-    anchors, places = np.nonzero(near < len(codes))
-    ends = np.concatenate([[0], np.cumsum(np.bincount(anchors, minlength=len(codes)))])
+    near, _ = class_neighbors(X, labels, k, 0)
+    anchors, places = np.nonzero(near < len(labels))
+    ends = np.concatenate([[0], np.cumsum(np.bincount(anchors, minlength=len(labels)))])
     return np.stack([anchors, near[anchors, places]]), ends
 
 
-def label_triplets(X: RealArray, codes: IndexArray, k: int, k_other: int | None = None) -> Triplets:
+def label_triplets(X: RealArray, labels: Labels, k: int, k_other: int | None = None) -> Triplets:
     """Return the triplets of each row with its (up to) k nearest rows of its class and k_other (or k) of others."""
-    return Triplets._build(X, *all_triplets(*class_neighbors(X, codes, k, k_other or k)))
+    return Triplets._build(X, *all_triplets(*class_neighbors(X, labels, k, k_other or k)))
 
 
 class TripletHinges:
@@ -151,7 +161,7 @@ class TripletLearner(BatchLearner):
 
     def _triplets(self: Any, data: LabelledRows | Triplets) -> Triplets:
         """Return given triplets, or those of each labelled row with its nearest rows."""
-        return data if isinstance(data, Triplets) else label_triplets(data.X, data.codes, self.n_neighbors)
+        return data if isinstance(data, Triplets) else label_triplets(data.X, data.labels, self.n_neighbors)
 
     def _finished(self, data: LabelledRows | Triplets, model: Model) -> Model:
         if self._reduces or not isinstance(data, Triplets):

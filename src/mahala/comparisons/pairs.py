@@ -15,7 +15,8 @@ from mahala.support.arrays import Array, BoolArray, IndexArray, Places, Rows, Ro
 from mahala.support.display import as_table, paragraph
 from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value
-from mahala.support.validation import check_indices, check_rows, check_signs, class_codes, is_sparse
+from mahala.support.tags import Labels, TagSets, are_similar, n_classes, row_labels
+from mahala.support.validation import check_indices, check_rows, check_signs, is_sparse
 
 # In a notebook.
 _MOST_SHOWN = 5
@@ -239,17 +240,22 @@ class Pairs(Comparisons):
         n: int | Literal["auto"] = "auto",
         *,
         balance: float | None = None,
+        jaccard: float = 0.0,
         random_state: Seed = None,
     ) -> Self:
-        """Draw distinct pairs of different rows, in random order; rows of one class are similar.
+        """Draw distinct pairs of different rows, in random order; rows of one class, or that share a tag, are similar.
 
         Parameters
         ----------
-        y : class of each row: numbers, strings or a Series
+        y : class of each row: numbers, strings or a Series; or its tags: a set or list for each row, or an indicator
+            matrix of 0 and 1 with a column for each tag, dense or sparse
         n : int or "auto", default="auto"
-            Number of pairs; "auto" is 40 c (c - 1) for c classes, or all pairs if there are fewer.
+            Number of pairs; "auto" is 40 c (c - 1) for c classes or tags, or all pairs if there are fewer.
         balance : float from 0 to 1 or None, default=None
             Share of similar pairs; None draws uniformly from all pairs.
+        jaccard : float from 0 to 1, default=0
+            Smallest Jaccard index of the tags of similar rows: the share of the tags of either that both have. Rows
+            without a shared tag are never similar.
         random_state : int, RandomState, Generator or None, default=None
 
         Each pair has left < right, and all pairs that agree with `balance` are equally likely.
@@ -261,11 +267,14 @@ class Pairs(Comparisons):
         (array([0, 1]), array([1, 2]), array([ True, False]))
         """
         names, rows = column_names(X), check_rows(X)
-        return cls._build(rows, *draw_pairs(class_codes(y, rows.shape[0]), n, balance, random_state), names=names)
+        labels = row_labels(y, rows.shape[0], jaccard)
+        return cls._build(rows, *draw_pairs(labels, n, balance, random_state), names=names)
 
     @classmethod
-    def from_neighbors(cls, X: RowsLike, y: ArrayLike, n_neighbors: int = 3) -> Self:
+    def from_neighbors(cls, X: RowsLike, y: ArrayLike, n_neighbors: int = 3, *, jaccard: float = 0.0) -> Self:
         """Pair each row with its nearest rows of its class, which are similar, and of other classes, which are not.
+
+        y, with classes or tags, and `jaccard` are as for `from_labels`.
 
         Examples
         --------
@@ -274,7 +283,7 @@ class Pairs(Comparisons):
         (array([0, 1, 0, 1, 2]), array([1, 0, 2, 2, 1]), array([ True,  True, False, False, False]))
         """
         names, rows = column_names(X), check_rows(X)
-        both = near_rows(rows, y, n_neighbors)
+        both = near_rows(rows, y, n_neighbors, jaccard)
         left, places = zip(*(np.nonzero(numbers < rows.shape[0]) for numbers in both), strict=True)
         right = [numbers[first, at] for numbers, first, at in zip(both, left, places, strict=True)]
         similar = np.repeat([True, False], list(map(len, left)))
@@ -305,17 +314,18 @@ class Pairs(Comparisons):
         return np.subtract(left, right, dtype=np.float64, order="C")
 
 
-def near_rows(X: Rows, y: ArrayLike, n_neighbors: int) -> tuple[IndexArray, IndexArray]:
-    """Return the numbers of each row's nearest rows of its class and of others; where there are too few, n rows."""
+def near_rows(X: Rows, y: ArrayLike, n_neighbors: int, jaccard: float) -> tuple[IndexArray, IndexArray]:
+    """Return the numbers of each row's nearest similar and other rows; where there are too few, n rows."""
     check_value(n_neighbors, "n_neighbors", Count)
     if is_sparse(X):
         raise ValueError("X must be dense for a search of near rows, got a sparse matrix: use X.toarray()")
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float32
-    return class_neighbors(np.ascontiguousarray(X, dtype=dtype), class_codes(y, X.shape[0]), n_neighbors, n_neighbors)
+    labels = row_labels(y, X.shape[0], jaccard)
+    return class_neighbors(np.ascontiguousarray(X, dtype=dtype), labels, n_neighbors, n_neighbors)
 
 
 def draw_pairs(
-    codes: IndexArray,
+    labels: Labels,
     n: int | Literal["auto"],
     balance: float | None,
     random_state: Seed,
@@ -323,24 +333,32 @@ def draw_pairs(
     name: str = "n",
     at_most: bool = False,
 ) -> tuple[IndexArray, IndexArray, BoolArray]:
-    """Return n distinct pairs of rows, or with `at_most` as many as there are, and whether the two are of one class."""
-    order, _, class_stop = sort_by_class(codes)
+    """Return n distinct pairs of rows, or with `at_most` as many as there are, and whether the two are similar."""
+    tags = labels if isinstance(labels, TagSets) else None
+    order, _, class_stop = sort_by_class(labels.codes if isinstance(labels, TagSets) else labels)
     check_value(n, name, Literal["auto"] | Count)
     check_value(balance, "balance", Share | None)
     # Each row is paired with rows that follow it when they are sorted by class: those of its own class first, then
-    # those of later classes. So its partners of each kind are a range of positions.
+    # those of later classes. So its partners of each kind are a range of positions; with tags, of ranks among them.
     following, end = np.arange(1, len(order) + 1), np.full(len(order), len(order))
     if balance is None:
         kinds = {"pairs": (following, end)}
+    elif tags is not None:
+        n_similar, none = tags.n_similar(later=True), np.zeros_like(end)
+        kinds = {"similar pairs": (none, n_similar), "dissimilar pairs": (none, end - following - n_similar)}
     else:
         kinds = {"similar pairs": (following, class_stop), "dissimilar pairs": (class_stop, end)}
     available = {kind: int((stop - first).sum()) for kind, (first, stop) in kinds.items()}
-    counts = _count_pairs(n, balance, int(codes.max()) + 1, available, name, at_most)
+    counts = _count_pairs(n, balance, n_classes(labels), available, name, at_most)
 
     rng = check_seed(random_state)
-    drawn = np.hstack([_draw_positions(*kinds[kind], count, rng) for kind, count in counts.items()])
-    i, j = order[drawn[:, rng.permutation(drawn.shape[1])]]
-    return np.minimum(i, j), np.maximum(i, j), codes[i] == codes[j]
+    drawn = {kind: _draw_positions(*kinds[kind], count, rng) for kind, count in counts.items()}
+    if tags is not None and balance is not None:
+        for kind, (first, ranks) in drawn.items():
+            drawn[kind][1] = tags.place(first, ranks, kind == "similar pairs", later=True)
+    both = np.hstack(list(drawn.values()))
+    i, j = order[both[:, rng.permutation(both.shape[1])]]
+    return np.minimum(i, j), np.maximum(i, j), are_similar(labels, i, j)
 
 
 def _count_pairs(

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from mahala.comparisons.pairs import Comparisons, column_names, draw_pairs
 from mahala.support.arrays import FloatArray, IndexArray, RowsLike
 from mahala.support.parameters import Count, Seed, check_seed, check_value
-from mahala.support.validation import check_rows, class_codes, to_numpy
+from mahala.support.tags import Labels, TagSets, n_classes, row_labels
+from mahala.support.validation import check_rows, to_numpy
 
 # Up to so many quadruplets, `from_ratings` makes all that there are.
 _MOST_RATED = 20_000
@@ -53,12 +54,14 @@ class Quadruplets(Comparisons):
     ) -> Self:
         """Compare pairs of one class with pairs of two classes: the first ones should be nearer.
 
+        With tags, the pair should be nearer whose tags have the higher Jaccard index.
+
         Parameters
         ----------
-        y : class of each row: numbers, strings or a Series
+        y : class or tags of each row, see :meth:`mahala.Pairs.from_labels`
         n : int or "auto", default="auto"
-            Number of quadruplets; "auto" is 20 c² for c classes. There are fewer if there are not so many pairs of
-            either kind, because no pair is drawn twice.
+            Number of quadruplets; "auto" is 20 c² for c classes or tags. There are fewer if there are not so many pairs
+            of either kind, because no pair of classes is drawn twice.
         random_state : int, RandomState, Generator or None, default=None
 
         Examples
@@ -68,7 +71,7 @@ class Quadruplets(Comparisons):
         (array([0]), array([1]), array([2]))
         """
         names, rows = column_names(X), check_rows(X)
-        return cls._build(rows, *draw_quadruplets(class_codes(y, rows.shape[0]), n, random_state), names=names)
+        return cls._build(rows, *draw_quadruplets(row_labels(y, rows.shape[0]), n, random_state), names=names)
 
     @classmethod
     def from_ratings(
@@ -110,16 +113,20 @@ class Quadruplets(Comparisons):
 
 
 def draw_quadruplets(
-    codes: IndexArray, n: int | Literal["auto"], random_state: Seed, *, name: str = "n"
+    labels: Labels, n: int | Literal["auto"], random_state: Seed, *, name: str = "n"
 ) -> tuple[IndexArray, ...]:
-    """Return the rows of up to n pairs of one class, and of as many pairs of two classes."""
+    """Return the rows of up to n pairs of one class, and of as many pairs of two classes; with tags, see above."""
     check_value(n, name, Literal["auto"] | Count)
-    if np.bincount(codes).max() < 2:
+    if not isinstance(labels, TagSets) and np.bincount(labels).max() < 2:
         raise ValueError("y must have a class of at least two rows, but every row is alone in its class")
-    size = 20 * (int(codes.max()) + 1) ** 2 if isinstance(n, str) else int(n)
-    left, right, similar = draw_pairs(codes, 2 * size, 0.5, random_state, name=name, at_most=True)
-    near, far = np.flatnonzero(similar), np.flatnonzero(~similar)
-    near, far = near[: len(far)], far[: len(near)]
+    size = 20 * n_classes(labels) ** 2 if isinstance(n, str) else int(n)
+    rng = check_seed(random_state)
+    left, right, similar = draw_pairs(labels, 2 * size, 0.5, rng, name=name, at_most=True)
+    if isinstance(labels, TagSets):
+        near, far = _ordered(labels.jaccard(left, right), size, rng)
+    else:
+        near, far = np.flatnonzero(similar), np.flatnonzero(~similar)
+        near, far = near[: len(far)], far[: len(near)]
     return left[near], right[near], left[far], right[far]
 
 

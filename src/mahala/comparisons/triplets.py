@@ -12,7 +12,8 @@ from mahala.comparisons.pairs import Comparisons, column_names, near_rows, sort_
 from mahala.support.arrays import IndexArray, RowsLike, check_room
 from mahala.support.names import RowNames, answer_columns
 from mahala.support.parameters import Count, Seed, check_seed, check_value
-from mahala.support.validation import check_rows, class_codes
+from mahala.support.tags import Labels, TagSets, row_labels
+from mahala.support.validation import check_rows
 
 
 class Triplets(Comparisons):
@@ -76,11 +77,14 @@ class Triplets(Comparisons):
         return cls(X, *map(rows.rows, answer_columns(answers, "triplets")))
 
     @classmethod
-    def from_labels(cls, X: RowsLike, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:
+    def from_labels(
+        cls, X: RowsLike, y: ArrayLike, n: int = 100_000, *, jaccard: float = 0.0, random_state: Seed = None
+    ) -> Self:
         """Draw triplets of a row, another row of its class, and a row of another class.
 
         Each of the three is uniform over its choices, and triplets may repeat. A row that is alone in its class is
-        never an anchor.
+        never an anchor. y may hold tags, see :meth:`mahala.Pairs.from_labels`: the positive is a row that is similar to
+        the anchor, and the negative one that is not.
 
         Examples
         --------
@@ -89,11 +93,14 @@ class Triplets(Comparisons):
         array([2, 2, 2, 2])
         """
         names, rows = column_names(X), check_rows(X)
-        return cls._build(rows, *draw_triplets(class_codes(y, rows.shape[0]), n, random_state), names=names)
+        labels = row_labels(y, rows.shape[0], jaccard)
+        return cls._build(rows, *draw_triplets(labels, n, random_state), names=names)
 
     @classmethod
-    def from_neighbors(cls, X: RowsLike, y: ArrayLike, n_neighbors: int = 3) -> Self:
+    def from_neighbors(cls, X: RowsLike, y: ArrayLike, n_neighbors: int = 3, *, jaccard: float = 0.0) -> Self:
         """Build the triplets of each row with each of its nearest rows of its class and each of other classes.
+
+        y, with classes or tags, and `jaccard` are as for :meth:`mahala.Pairs.from_labels`.
 
         Examples
         --------
@@ -102,7 +109,7 @@ class Triplets(Comparisons):
         (array([0, 1]), array([1, 0]), array([2, 2]))
         """
         names, rows = column_names(X), check_rows(X)
-        return cls._build(rows, *all_triplets(*near_rows(rows, y, n_neighbors)), names=names)
+        return cls._build(rows, *all_triplets(*near_rows(rows, y, n_neighbors, jaccard)), names=names)
 
 
 def all_triplets(near: IndexArray, far: IndexArray) -> tuple[IndexArray, IndexArray, IndexArray]:
@@ -112,18 +119,20 @@ def all_triplets(near: IndexArray, far: IndexArray) -> tuple[IndexArray, IndexAr
 
 
 def draw_triplets(
-    codes: IndexArray, n: int, random_state: Seed, *, name: str = "n"
+    labels: Labels, n: int, random_state: Seed, *, name: str = "n"
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """Return anchors whose class has other rows, another row of that class, and a row of another class."""
-    order, start, stop = sort_by_class(codes)
     check_value(n, name, Count)
+    check_room(6 * 8 * n, None, f"{name}={n}", "draw fewer triplets")
+    if isinstance(labels, TagSets):
+        return _of_tags(labels, n, check_seed(random_state))
+    order, start, stop = sort_by_class(labels)
     size = stop - start
     eligible = np.flatnonzero(size > 1)
-    if codes.max() == 0:
+    if labels.max() == 0:
         raise ValueError("y must hold at least two classes, got one")
     if len(eligible) == 0:
         raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
-    check_room(6 * 8 * n, None, f"{name}={n}", "draw fewer triplets")
     rng = check_seed(random_state)
     anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
     # A draw from the rows without one row, or one class: step over the gap.
@@ -132,3 +141,16 @@ def draw_triplets(
     negative = rng.randint(len(order) - size[anchor], dtype=np.intp)
     negative += np.where(negative >= start[anchor], size[anchor], 0)
     return order[anchor], order[positive], order[negative]
+
+
+def _of_tags(tags: TagSets, n: int, rng: np.random.RandomState) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Return anchors to which some other rows are similar, and some not, one of the first and one of the others."""
+    n_similar = tags.n_similar()
+    n_others = len(tags) - 1 - n_similar
+    eligible = np.flatnonzero((n_similar > 0) & (n_others > 0))
+    if len(eligible) == 0:
+        raise ValueError("y must hold a row that shares tags with one row and none with another, but there is none")
+    anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
+    positive = tags.place(anchor, rng.randint(n_similar[anchor], dtype=np.intp), similar=True)
+    negative = tags.place(anchor, rng.randint(n_others[anchor], dtype=np.intp), similar=False)
+    return tags.order[anchor], tags.order[positive], tags.order[negative]

@@ -13,6 +13,7 @@ from mahala.compiled.sums.pair_sums import slices_of
 from mahala.compiled.threads import in_pairs_of_blocks, n_threads, product, scratch, squared_norms
 from mahala.engine.near_search import NearSearch
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
+from mahala.support.tags import Labels, TagSets, similar_to
 
 T = TypeVar("T")
 
@@ -30,9 +31,9 @@ Near = tuple[int, IndexArray, NDArray[np.int32]]
 class RowHinges:
     """LMNN's objective on labelled rows, given the edges and ends of `target_neighbors`."""
 
-    def __init__(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
-        self._codes, self._edges, self._ends, self._mu = codes, edges, ends, mu
-        self._near, self._laplacian = NearPairs(codes), Laplacian(len(codes), *edges)
+    def __init__(self, labels: Labels, edges: IndexArray, ends: IndexArray, mu: float) -> None:
+        self._labels, self._edges, self._ends, self._mu = labels, edges, ends, mu
+        self._near, self._laplacian = NearPairs(labels), Laplacian(len(labels), *edges)
 
     def __call__(self, Z: RealArray, smoothing: float, rows: slice | None = None) -> tuple[float, float, RealArray]:
         """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one.
@@ -50,7 +51,7 @@ class RowHinges:
             return hinges_of_rows(Z, first, self._ends, squared, ends, rows, self._mu, smoothing, weights, out)
 
         # Squared distance below which rows of other classes affect each row; -inf for rows without targets.
-        radius = np.full(len(self._codes), -np.inf)
+        radius = np.full(len(self._labels), -np.inf)
         np.maximum.at(radius, anchors, squared + (1.0 + smoothing))
         smooth, plain = np.sum(self._near(Z, radius, hinges, rows), axis=0).tolist()
         out += self._laplacian(weights, Z - Z.mean(axis=0))  # the same product, with less cancellation
@@ -66,15 +67,17 @@ class RowHinges:
         norms = np.einsum("ij,ij->i", Z, Z)
         heads = anchors[chosen]
         far = norms[heads][:, None] + norms - 2 * (Z[heads] @ Z.T)
-        gaps = (far - near[:, None].astype(Z.dtype))[self._codes[heads][:, None] != self._codes]
+        gaps = (far - near[:, None].astype(Z.dtype))[~similar_to(self._labels, heads)]
         return best_scale(float(near.sum()), gaps, self._mu)
 
 
 class NearPairs:
-    """The pairs of rows of different classes of which one is within the radius of the other, and some more."""
+    """The pairs of dissimilar rows of which one is within the radius of the other, and some more."""
 
-    def __init__(self, codes: IndexArray) -> None:
-        self._codes = codes
+    def __init__(self, labels: Labels) -> None:
+        self._tags = labels if isinstance(labels, TagSets) else None
+        # The search with tags finds similar rows, too.
+        self._codes = np.arange(len(labels)) if isinstance(labels, TagSets) else labels
         self._search = NearSearch(np, squared_norms, product)
         self._threads = 1
 
@@ -102,6 +105,12 @@ class NearPairs:
             products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
             ends, numbers = np.zeros(len(x) + 1, dtype=np.intp), scratch((products.size,), np.int32, 1)
             count = find_near(products, left.start, right.start, (norms, radii, codes), ends, numbers)
+            if self._tags is not None:
+                near = np.repeat(np.arange(len(x)), np.diff(ends))
+                far = ~self._tags.similar(left.start + near, numbers[:count])
+                ends = np.append(0, np.bincount(near[far], minlength=len(x)).cumsum())
+                count = int(ends[-1])
+                numbers[:count] = numbers[: len(far)][far]
             pairs = left.start, ends, numbers[:count].copy()
             n_found += count
             if keeps and n_found <= MOST_KEPT:

@@ -8,19 +8,51 @@ import numpy as np
 from mahala.engine.current import current_engine
 from mahala.engine.inputs import computed
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, Places, RealArray, Rows, row_blocks
+from mahala.support.lazily import spatial_distance
+from mahala.support.tags import Labels, TagSets
 from mahala.support.validation import is_sparse
 
 # Squared distances that differ by a smaller share are equal.
 _ROUNDING = 1e-10
 
 
-def class_neighbors(X: RealArray, codes: IndexArray, n_same: int, n_other: int) -> tuple[IndexArray, IndexArray]:
+def class_neighbors(X: RealArray, labels: Labels, n_same: int, n_other: int) -> tuple[IndexArray, IndexArray]:
     """Return the nearest rows of the same class and of other classes of each row, as `Engine.nearest_by_class` does."""
-    sizes = np.bincount(codes)
+    if isinstance(labels, TagSets):
+        return tag_neighbors(X, labels, np.arange(len(labels)), n_same, n_other)
+    sizes = np.bincount(labels)
     if sizes.max() < 2:
         raise ValueError("y must have a class of at least two rows, but every row is alone in its class")
-    n_same, n_other = min(n_same, int(sizes.max()) - 1), min(n_other, len(codes) - int(sizes.min()))
-    return current_engine().nearest_by_class(X, codes, np.arange(len(codes)), n_same, n_other)
+    n_same, n_other = min(n_same, int(sizes.max()) - 1), min(n_other, len(labels) - int(sizes.min()))
+    return current_engine().nearest_by_class(X, labels, np.arange(len(labels)), n_same, n_other)
+
+
+def tag_neighbors(
+    X: RealArray, tags: TagSets, rows: IndexArray, n_similar: int, n_other: int
+) -> tuple[IndexArray, IndexArray]:
+    """Return the nearest others with similar tags of some rows, and those without, by (distance, row number).
+
+    Where there are not so many, the last numbers are len(X).
+    """
+    counts = tags.n_similar()
+    if not counts.any():
+        raise ValueError("y must have two rows that share a tag, but there are none")
+    n, wanted = len(tags), (min(n_similar, int(counts.max())), min(n_other, len(tags) - 1 - int(counts.min())))
+    found = [np.full((len(rows), k), n, dtype=np.intp) for k in wanted]
+    for block in row_blocks(len(rows), 4 * n):
+        squared = spatial_distance.cdist(X[rows[block]], X, "sqeuclidean")
+        squared[np.arange(len(squared)), rows[block]] = np.inf
+        similar = tags.similar_to(rows[block])
+        for near, k, eligible in zip(found, wanted, (similar, ~similar), strict=True):
+            if not k:
+                continue
+            distances = np.where(eligible, squared, np.inf)
+            i, j = np.nonzero(distances <= np.partition(distances, k - 1, axis=1)[:, k - 1 : k])
+            order = np.lexsort((j, distances[i, j], i))  # by row, and then by distance
+            rank = np.arange(len(i)) - np.searchsorted(i, i)
+            chosen = (rank < k) & np.isfinite(distances[i, j][order])
+            near[block][i[chosen], rank[chosen]] = j[order][chosen]
+    return found[0], found[1]
 
 
 def leave_one_out_errors(embedded: Rows, codes: IndexArray, k: int) -> FloatArray:

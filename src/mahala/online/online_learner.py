@@ -17,7 +17,7 @@ from mahala.engine.inputs import computed, labelled_parts
 from mahala.learner import LabelledRows, Learner, checked_options
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RowsLike, SignArray, StoredRows
+from mahala.support.arrays import Arrays, FloatArray, RowsLike, SignArray, StoredRows
 from mahala.support.display import SHOWN, tell_stream
 from mahala.support.limits import one_blas_thread, out_of_time
 from mahala.support.locking import all_or_nothing, one_at_a_time
@@ -25,6 +25,7 @@ from mahala.support.model_files import check_matrix_shape, header_value
 from mahala.support.parameters import Seed, WholeNumber, check_params
 from mahala.support.signals import no_interrupt_lost, uninterrupted
 from mahala.support.states import Fields, Integer, Number, Part, restore, to_parts
+from mahala.support.tags import Labels
 from mahala.support.validation import is_chunked
 
 _COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
@@ -92,7 +93,7 @@ class OnlineLearner(Learner):
     def _check_open(self, method: str) -> None:
         """Raise ValueError for parameters with which a stream cannot continue after `fit`."""
 
-    def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
+    def _n_steps(self, comparisons: Comparisons, labels: Labels | None) -> int:
         """Return the number of steps that `fit` takes."""
         n_steps = getattr(self, "n_steps", "auto")
         return len(comparisons) if isinstance(n_steps, str) else int(n_steps)
@@ -105,7 +106,7 @@ class OnlineLearner(Learner):
         Parameters
         ----------
         X : Pairs or Triplets, an array of shape (n, 2 or 3, n_features) of comparisons, or rows
-        y : class labels of rows, +1 / -1 for an array of pairs, else None
+        y : class labels or tags of rows, see :meth:`mahala.Pairs.from_labels`; +1 / -1 for an array of pairs, else None
 
         From rows or a bag of Dask, this is `partial_fit` from the start.
         """
@@ -116,9 +117,9 @@ class OnlineLearner(Learner):
         check_params(self)
         self._check_params()
         with all_or_nothing(self), no_interrupt_lost(), one_blas_thread():
-            comparisons, codes = self._comparisons(X, y, reset=True, at_most=False)
+            comparisons, labels = self._comparisons(X, y, reset=True, at_most=False)
             self._begin(comparisons, complete=True)
-            self._learn(comparisons, codes)
+            self._learn(comparisons, labels)
         return self
 
     @one_at_a_time
@@ -147,18 +148,18 @@ class OnlineLearner(Learner):
 
     def _comparisons(
         self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool, at_most: bool
-    ) -> tuple[Comparisons, IndexArray | None]:
-        """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
+    ) -> tuple[Comparisons, Labels | None]:
+        """Return the comparisons given, or drawn (with `at_most` as many as there are), and the classes or tags."""
         if reset:
             self._reset_seed()
         data = self._validated(X, y, reset=reset)
         if not isinstance(data, LabelledRows):
             return data, None
-        return self._drawn(data.X, data.codes, at_most), data.codes
+        return self._drawn(data.X, data.labels, at_most), data.labels
 
     @abstractmethod
-    def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Comparisons:
-        """Return comparisons drawn from rows by the codes of their classes."""
+    def _drawn(self, X: StoredRows, labels: Labels, at_most: bool) -> Comparisons:
+        """Return comparisons drawn from rows by their classes or tags."""
 
     def _begin(self, comparisons: Comparisons, complete: bool) -> None:
         """Start over: the state before the first step and an empty record."""
@@ -194,9 +195,9 @@ class OnlineLearner(Learner):
         self._rule_in_force = self._rule()
         self._checked = self.get_params(deep=False)
 
-    def _learn(self, comparisons: Any, codes: IndexArray | None) -> None:
+    def _learn(self, comparisons: Any, labels: Labels | None) -> None:
         """Learn from all the comparisons of a fit."""
-        n_steps = self._n_steps(comparisons, codes)
+        n_steps = self._n_steps(comparisons, labels)
         self._feed(self._model.prepare(comparisons, n_steps, complete=True), n_steps, self._rule())
         self._model.finish()
 

@@ -10,10 +10,11 @@ from mahala.comparisons.pairs import draw_pairs
 from mahala.learner import DistanceMixin
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_learner import OnlineLearner
-from mahala.support.arrays import FloatArray, IndexArray, RowsLike, StoredRows
+from mahala.support.arrays import FloatArray, RowsLike, StoredRows
 from mahala.support.locking import one_at_a_time
 from mahala.support.parameters import Count, Share
 from mahala.support.signals import uninterrupted
+from mahala.support.tags import Labels
 from mahala.support.validation import check_row, check_sign
 
 
@@ -48,8 +49,8 @@ class PairLearner(DistanceMixin, OnlineLearner):
             self._note_one(y, p, tau, predicted)
         return bool(predicted == 1)
 
-    def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Pairs:
-        drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
+    def _drawn(self, X: StoredRows, labels: Labels, at_most: bool) -> Pairs:
+        drawn = draw_pairs(labels, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
         return Pairs._build(X, *drawn)
 
     def _form_metric(self) -> MahalanobisMetric:

@@ -12,11 +12,11 @@ from mahala.engine.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, check_memory, first_state
-from mahala.support.arrays import IndexArray
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, NonNegative, ReadableSignature, Where, between
 from mahala.support.states import Number
+from mahala.support.tags import Labels
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))
@@ -91,7 +91,7 @@ class PA(KernelParams, PairLearner):
         Parameters of the kernel.
     tune_by : {"knn", "loss"}, default="knn"
         What C="auto" minimises: the leave-one-out error of the best k-NN rule, k = 1..25, on the labelled rows, or
-        the cumulated hinge loss of the pass. Where only comparisons are given it is always the loss.
+        the cumulated hinge loss of the pass. Where comparisons are given, or tags, it is always the loss.
     record : bool or int, default=100_000
         Number of last steps that `history_` holds, at 18 bytes each; True for all, False for none.
     rank_every : int or None, default=None
@@ -201,27 +201,27 @@ class PA(KernelParams, PairLearner):
             raise ModelFileError(f"header entry 'tuned_C' should be one of {C_GRID}, found {self._tuned_C}")
         return self._first_state(None, complete=False)
 
-    def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
-        if codes is None or not isinstance(self.n_steps, str):
-            return super()._n_steps(comparisons, codes)
-        n_pairs, n = len(comparisons), 2 * len(codes)
+    def _n_steps(self, comparisons: Comparisons, labels: Labels | None) -> int:
+        if labels is None or not isinstance(self.n_steps, str):
+            return super()._n_steps(comparisons, labels)
+        n_pairs, n = len(comparisons), 2 * len(labels)
         return max(2 * n_pairs, min(n * (n - 2) // 40, 50 * n_pairs))
 
-    def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
-        n_steps = self._n_steps(pairs, codes)
+    def _learn(self, pairs: Pairs, labels: Labels | None) -> None:
+        n_steps = self._n_steps(pairs, labels)
         prepared = self._model.prepare(pairs, n_steps, complete=True)
         if isinstance(self.C, str):
-            self._tuned_C = self._best_C(pairs, prepared, codes)
+            self._tuned_C = self._best_C(pairs, prepared, labels)
         self._feed(prepared, n_steps, self._rule())
 
-    def _best_C(self, pairs: Pairs, prepared: Pairs, codes: IndexArray | None) -> float:
+    def _best_C(self, pairs: Pairs, prepared: Pairs, labels: Labels | None) -> float:
         """Return the value of C_GRID with the lowest cost after one pass over the pairs; ties go to the smallest."""
         costs = []
         for C in C_GRID:
             state, cost = after_one_pass(self._model, prepared, self._rule_with(C))
-            if codes is not None and self.tune_by == "knn":
+            if isinstance(labels, np.ndarray) and self.tune_by == "knn":
                 embedded = state.metric().transform(pairs.X)
-                cost = float(leave_one_out_errors(embedded, codes, MOST_NEIGHBORS).min())
+                cost = float(leave_one_out_errors(embedded, labels, MOST_NEIGHBORS).min())
             costs.append(cost)
         return C_GRID[int(np.argmin(costs))]
 

@@ -12,9 +12,9 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.passive_aggressive import KernelParams
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, first_state
-from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Positive, Where, between
 from mahala.support.states import Entry, Integer
+from mahala.support.tags import Labels
 
 Gamma = Annotated[float, Where(between(0.0, MOST_SLACK), f"a number from 0 to {MOST_SLACK:g}")]
 
@@ -81,7 +81,7 @@ class POLA(KernelParams, PairLearner):
     def _first_state(self, comparisons: Pairs | None, complete: bool) -> MarginState:
         return first_state(self.n_features_in_, 1, self.kernel, self.kernel_params)
 
-    def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
+    def _learn(self, pairs: Pairs, labels: Labels | None) -> None:
         prepared = self._model.prepare(pairs, len(pairs), complete=True)
         self.n_passes_ = 0
         self.converged_ = False

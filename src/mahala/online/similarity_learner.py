@@ -19,12 +19,13 @@ from mahala.online.online_learner import OnlineLearner
 from mahala.online.state.dense import DenseState, dense_bytes, fit_gram, gram_is_cheaper
 from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule, SimilarityState, StepLength, items_of, touches
 from mahala.online.state.sparse import SparseState
-from mahala.support.arrays import FloatArray, IndexArray, Rows, RowsLike, StoredRows, memory_limit
+from mahala.support.arrays import FloatArray, Rows, RowsLike, StoredRows, memory_limit
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
 from mahala.support.signals import uninterrupted
 from mahala.support.states import Array, Number
+from mahala.support.tags import Labels
 from mahala.support.validation import check_row, check_rows, is_sparse, stacked_vectors
 
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
@@ -140,14 +141,14 @@ class SimilarityLearner(OnlineLearner):
     def _margin(self, gap: float) -> float:
         return gap if isinstance(self.margin, str) else float(self.margin)
 
-    def _drawn(self, X: StoredRows, codes: IndexArray, at_most: bool) -> Triplets:
-        return Triplets._build(X, *draw_triplets(codes, self.n_triplets, self._rng, name="n_triplets"))
+    def _drawn(self, X: StoredRows, labels: Labels, at_most: bool) -> Triplets:
+        return Triplets._build(X, *draw_triplets(labels, self.n_triplets, self._rng, name="n_triplets"))
 
-    def _labelled_rows(self, X: "RowsLike", y: "ArrayLike | None", *, reset: bool) -> tuple[Rows, IndexArray]:
-        rows, codes = super()._labelled_rows(X, y, reset=reset)
+    def _labelled_rows(self, X: "RowsLike", y: "ArrayLike | None", *, reset: bool) -> tuple[Rows, Labels]:
+        rows, labels = super()._labelled_rows(X, y, reset=reset)
         if not reset:
             self._check_items(rows.shape[1])
-        return rows, codes
+        return rows, labels
 
     def _check_features(self, comparisons: Comparisons, *, reset: bool) -> None:
         super()._check_features(comparisons, reset=reset)
@@ -178,9 +179,9 @@ class SimilarityLearner(OnlineLearner):
         may = possible and self.storage == "auto" and triplets.items is None
         return may and isinstance(self._model, DenseState) and gram_is_cheaper(triplets, self.max_memory)
 
-    def _learn(self, triplets: Triplets, codes: IndexArray | None) -> None:
+    def _learn(self, triplets: Triplets, labels: Labels | None) -> None:
         if not self._learns_by_gram(triplets):
-            super()._learn(triplets, codes)
+            super()._learn(triplets, labels)
         else:
             model, rules = self._model, list(self._moving_rules(triplets))
             is_sparse_state = isinstance(model, SparseState)
@@ -189,7 +190,7 @@ class SimilarityLearner(OnlineLearner):
             model.settle()
             model.add(change, total)
             self._note(np.ones(len(triplets), dtype=np.int8), *steps)
-        if codes is None:
+        if labels is None:
             self._mix(triplets)
 
     def _mix(self, triplets: Triplets) -> None:

@@ -264,7 +264,7 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
         raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")
     if array.dtype.kind in "OSTU":
         array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
-        missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
+        missing = np.fromiter(map(is_missing, array), dtype=bool, count=n_rows)
     else:
         missing = array != array
     missing = missing | np.ma.getmaskarray(np.ma.asarray(y)) if isinstance(y, np.ma.MaskedArray) else missing
@@ -286,7 +286,7 @@ def class_codes(y: Any, n_rows: int, name: str = "y") -> IndexArray:
         raise TypeError(f"{name} must hold labels of one type, got types that cannot be sorted together") from None
 
 
-def _is_missing(label: object) -> bool:
+def is_missing(label: object) -> bool:
     try:
         return label is None or bool(label != label)
     except TypeError:  # pandas.NA is neither equal to itself nor different

@@ -108,7 +108,7 @@ def _sample(data: LabelledRows | Answers, params: LogisticParams, rng: np.random
     n_components = params.n_components
     most = max(SAMPLE, 2 * (n_components or 0))
     if isinstance(data, LabelledRows):
-        drawn = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
+        drawn = draw_pairs(data.labels, most, 0.5, rng, name="n_pairs", at_most=True)
         answers = Answers.of(Pairs._build(data.X, *drawn)).compact(_floats)
     else:
         answers = data.select(rng.permutation(data.size)[:most]).compact(_floats)

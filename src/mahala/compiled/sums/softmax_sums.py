@@ -10,7 +10,8 @@ import numpy as np
 from mahala.compiled.jit import FAST, kernel_with
 from mahala.compiled.sums.pair_sums import BLOCK_BYTES, add_multiples, add_pull, slices_of
 from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, scratch, squared_norms
-from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.arrays import IndexArray, RealArray, block_size
+from mahala.support.tags import Labels, TagSets, similar_to
 
 # Columns that are examined together: most such spans contain no neighbour that matters, and are skipped.
 SPAN = 32
@@ -18,8 +19,8 @@ SPAN = 32
 MOST_BYTES = 2**30
 
 
-def sum_softmax(Z: RealArray, codes: IndexArray, rows: slice | None = None) -> tuple[float, RealArray]:
-    """Σ_i Σ_{j of the class of i} p_ij over the rows i, all by default, and its pull on Z.
+def sum_softmax(Z: RealArray, codes: Labels, rows: slice | None = None) -> tuple[float, RealArray]:
+    """Σ_i Σ_{j of the class of i, or with similar tags} p_ij over the rows i, all by default, and its pull on Z.
 
     Pairs are left out if their total is below the rounding error of the weights, which is that of a squared distance
     and relative to the norms.
@@ -30,6 +31,9 @@ def sum_softmax(Z: RealArray, codes: IndexArray, rows: slice | None = None) -> t
     n_pairs = (rows.stop - rows.start) * n
     if n_pairs <= FEW_PAIRS:
         return _sum_of_few(Z, norms, codes, rows)
+    if isinstance(codes, TagSets):
+        parts = [_sum_of_few(Z, norms, codes, block) for block in slices_of(rows, block_size(n))]
+        return sum(hits for hits, _ in parts), np.sum([pull for _, pull in parts], axis=0)
     cuts = np.log(n / np.minimum(np.finfo(Z.dtype).eps * (1.0 + norms), 1.0)).astype(Z.dtype)
     # A thread adds to all rows, so each has a pull of its own.
     threads = min(n_threads(n_pairs * m), max(1, MOST_BYTES // Z.nbytes))
@@ -51,13 +55,13 @@ def sum_softmax(Z: RealArray, codes: IndexArray, rows: slice | None = None) -> t
     return total, pull
 
 
-def _sum_of_few(Z: RealArray, norms: RealArray, codes: IndexArray, rows: slice) -> tuple[float, RealArray]:
+def _sum_of_few(Z: RealArray, norms: RealArray, labels: Labels, rows: slice) -> tuple[float, RealArray]:
     """Return what `sum_softmax` returns, from all pairs at once."""
     exponents = 2.0 * (Z[rows] @ Z.T) - norms
     np.fill_diagonal(exponents[:, rows], -np.inf)
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    same = codes[rows, np.newaxis] == codes
+    same = similar_to(labels, rows)
     p = np.sum(weights, axis=1, where=same)
     weights *= p[:, np.newaxis] - same.astype(Z.dtype)
     pull = weights.sum(axis=0)[:, np.newaxis] * Z - weights.T @ Z[rows]
