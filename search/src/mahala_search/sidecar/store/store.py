@@ -303,6 +303,6 @@ def _create(connection: Any, name: str, settings: Settings, origin: str | None =
 
 def _drop(connection: Any, space_id: str) -> None:
     for table in tables.metadata.tables.values():
-        if "space" in table.c and table is not tables.keys:
+        if "space" in table.c:
             connection.execute(table.delete().where(table.c.space == space_id))
     connection.execute(tables.spaces.delete().where(tables.spaces.c.id == space_id))

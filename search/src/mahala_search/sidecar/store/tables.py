@@ -48,7 +48,7 @@ spaces = _table(
 )  # fmt: skip
 sa.Index("search_spaces_name", spaces.c.name, unique=True)
 
-# The role is "browser" (takes tokens only), "write", "read" or "admin"; an empty space is all of them.
+# The role is one of `keys.ROLES`, and the space an id, so that a key ends with its space; an empty one is all spaces.
 keys = _table(
     "keys", {"id": sa.String(16)}, digest=sa.String(64), role=sa.String(16), space=sa.String(64), created=sa.Float
 )
