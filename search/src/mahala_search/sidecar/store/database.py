@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from mahala_search.sidecar.records import Unavailable
 from mahala_search.sidecar.store.tables import SCHEMA, about, metadata
@@ -135,6 +135,8 @@ def _file_number(path: str) -> tuple[int, int] | None:
 def _refusals() -> Iterator[None]:
     try:
         yield
+    except (DataError, IntegrityError):  # it is what was written that is wrong
+        raise
     except (DBAPIError, SQLAlchemyError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         if "database or disk is full" in reason:

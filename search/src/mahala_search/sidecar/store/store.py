@@ -6,6 +6,7 @@ import hmac
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ from mahala_search.sidecar.store.writes import SpaceWriter, count
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 # Settings that cannot be changed: what is stored depends on them.
 _FIXED = ("width", "similarity", "encoder")
+# Pages that are deleted at a time.
+_PRUNED = 1000
 
 
 class Store:
@@ -93,6 +96,44 @@ class Store:
             space = _locked(connection, tables.spaces.c.name == name)
             _drop(connection, space.id)
 
+    def succeed(self, name: str, successor: str | None) -> Space:
+        """Name the space of the next encoder, to which pages are copied: `copy_pages`; None stops that.
+
+        The successor must not have pages of its own. It gets a new id, and makes keys of ids as this space does.
+        """
+        with self.writing() as connection:
+            space = _locked(connection, tables.spaces.c.name == name)
+            if successor is not None:
+                other = _locked(connection, tables.spaces.c.name == successor)
+                if other.id == space.id:
+                    raise Conflict("a space cannot be its own successor")
+                if other.origin != space.origin:
+                    pages = sa.select(tables.pages.c.id).where(tables.pages.c.space == other.id).limit(1)
+                    if connection.scalar(pages) is not None:
+                        raise Conflict(f"{successor!r} has pages of its own: name a space that has none")
+                    _create(connection, successor, _settings(other.settings), space)
+            return _space(_updated(connection, space.id, successor=successor))
+
+    def copy_pages(self, space_id: str, before: float, limit: int = 200) -> int:
+        """Copy pages from before a time to the successor, where they wait for its vectors; return how many.
+
+        Later reactions are not copied, so that recent pages are best left for later.
+        """
+        pages, copy = tables.pages, tables.pages.alias()
+        with self.writing() as connection:
+            space = _locked(connection, tables.spaces.c.id == space_id)
+            other = _locked(connection, tables.spaces.c.name == space.successor)
+            is_copied = sa.exists().where(copy.c.space == other.id, copy.c.id == pages.c.id)
+            some = (pages.c.space == space_id) & (pages.c.at < before) & pages.c.ids.is_not(None) & ~is_copied
+            rows = connection.execute(sa.select(pages).where(some).order_by(pages.c.at).limit(limit)).all()
+            keys = [row.query for row in rows]
+            of_queries = (tables.queries.c.space == space_id) & tables.queries.c.key.in_(keys)
+            texts = dict(
+                connection.execute(sa.select(tables.queries.c.key, tables.queries.c.text).where(of_queries)).all()
+            )
+            SpaceWriter(connection, other, _settings(other.settings)).copy(rows, texts)
+            return len(rows)
+
     def salt(self, space_id: str) -> bytes:
         """Return what `records.key_of` makes the keys of the ids of users and queries with."""
         if space_id not in self._salts:
@@ -127,7 +168,7 @@ class Store:
                 try:
                     writer = _writer(connection, space_id)
                 except Unknown as error:
-                    results |= dict.fromkeys(groups, error)
+                    results.update((at, error) for at in groups)
                 else:
                     results |= zip(groups, writer.write(list(groups.values())), strict=True)
         return [results[at] for at in range(len(batch))]
@@ -225,6 +266,41 @@ class Store:
             rows = connection.execute(sa.select(table.c.reason, table.c.n).where(table.c.space == space_id))
             return {row.reason: row.n for row in rows}
 
+    def forget(self, space_id: str, user: str) -> int:
+        """Delete what a user, by the key, did and was shown; return from how many pages.
+
+        The log is learned again without it. Until then, what is served stays as it is.
+        """
+        with self.writing() as connection:
+            space = _locked(connection, tables.spaces.c.id == space_id)
+            n = SpaceWriter(connection, space, _settings(space.settings)).forget(user)
+            _delete_queries(connection, space_id, time.time())
+            _updated(connection, space_id, generation=space.generation + (n > 0))
+            return n
+
+    def prune(self, now: float) -> int:
+        """Delete what is older than the retention of its space, some pages of each at a time; return how many."""
+        deleted = 0
+        for space in self.spaces().values():
+            oldest = now - 86400.0 * space.settings.retention
+            pages = tables.pages
+            old = (pages.c.space == space.id) & (pages.c.at < oldest)
+            with self.reading() as connection:
+                query = sa.select(pages.c.id).where(old).order_by(pages.c.at).limit(_PRUNED)
+                ids = list(connection.scalars(query))
+            for part in blocks(ids):  # others can write in between
+                with self.writing() as connection:
+                    for table, key in ((tables.log, "page"), (tables.waits, "page"), (pages, "id")):
+                        gone = (table.c.space == space.id) & table.c[key].in_(part)
+                        connection.execute(table.delete().where(gone))
+            if ids:
+                with self.writing() as connection:
+                    _delete_queries(connection, space.id, oldest)
+                    gone = (tables.forgotten.c.space == space.id) & (tables.forgotten.c.at < oldest)
+                    connection.execute(tables.forgotten.delete().where(gone))
+            deleted += len(ids)
+        return deleted
+
     def progress(self, space_id: str) -> dict[str, int]:
         """Return how far learning is: places of the log `logged` and `learned`, which are equal once all is learned.
 
@@ -293,11 +369,16 @@ def _updated(connection: Any, space_id: str, **values: Any) -> Any:
     return connection.execute(statement.returning(*tables.spaces.c)).one()
 
 
-def _create(connection: Any, name: str, settings: Settings, origin: str | None = None) -> Space:
+def _create(connection: Any, name: str, settings: Settings, successor_of: Any = None) -> Space:
+    """Make a space; as a successor, in the place of the one with this name, whose API keys remain."""
     id = secrets.token_hex(8)
-    counters = dict.fromkeys(("n_logged", "generation", "version"), 0)
-    row = {"id": id, "name": name, "settings": dataclasses.asdict(settings), "origin": origin or id} | counters
-    connection.execute(tables.spaces.insert().values(row))
+    if successor_of is not None:
+        before = connection.scalar(sa.select(tables.spaces.c.id).where(tables.spaces.c.name == name))
+        connection.execute(tables.keys.update().where(tables.keys.c.space == before).values(space=id))
+        _drop(connection, before)
+    row = {"id": id, "name": name, "settings": dataclasses.asdict(settings)}
+    row |= {"origin": id if successor_of is None else successor_of.origin}
+    connection.execute(tables.spaces.insert().values(**row, n_logged=0, generation=0, version=0))
     return Space(id, name, settings)
 
 
@@ -306,3 +387,10 @@ def _drop(connection: Any, space_id: str) -> None:
         if "space" in table.c:
             connection.execute(table.delete().where(table.c.space == space_id))
     connection.execute(tables.spaces.delete().where(tables.spaces.c.id == space_id))
+
+
+def _delete_queries(connection: Any, space_id: str, before: float) -> None:
+    """Delete queries that no page has; their texts may be what a person wrote."""
+    pages, queries = tables.pages, tables.queries
+    is_used = sa.exists().where(pages.c.space == queries.c.space, pages.c.query == queries.c.key)
+    connection.execute(queries.delete().where(queries.c.space == space_id, queries.c.at < before, ~is_used))

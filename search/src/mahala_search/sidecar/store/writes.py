@@ -143,6 +143,49 @@ class SpaceWriter:
         self._queries = {key: {"at": now} | stored(vector, self._settings) for key, vector in queries.items()}
         self._finish()
 
+    def forget(self, user: str) -> int:
+        """Delete what a user did and was shown; return from how many pages.
+
+        Of the user's own pages, the ids remain, so that they are not written again.
+        """
+        connection, pages, now = self._connection, tables.pages, time.time()
+        mine = pages.c.space == self._id
+        own = list(connection.scalars(sa.select(pages.c.id).where(mine, pages.c.user == user)))
+        blank: dict[str, Any] = {column.name: None for column in pages.c if column.nullable}
+        for part in blocks(own):
+            for table in (tables.log, tables.waits):
+                connection.execute(table.delete().where(table.c.space == self._id, table.c.page.in_(part)))
+            blanks = pages.update().where(mine, pages.c.id.in_(part))
+            connection.execute(blanks.values(blank | {"query": "", "reactions": {}, "waits": 0}))
+        connection.execute(tables.log.delete().where(tables.log.c.space == self._id, tables.log.c.user == user))
+        of_others = sa.cast(pages.c.reactions, sa.Text).contains(f'"{user}"')
+        self._read(list(connection.scalars(sa.select(pages.c.id).where(mine, of_others))))
+        for page in self._pages.values():
+            for kinds in page.reactions.values():
+                for kind in [kind for kind, one in kinds.items() if one[2] == user]:
+                    del kinds[kind]
+            page.reactions = {item: kinds for item, kinds in page.reactions.items() if kinds}
+            if page.logged is not None:
+                page.logged = {item: value for item, value in page.logged.items() if item in page.reactions}
+            page.counts_more = True
+            waited = (tables.waits.c.space == self._id) & (tables.waits.c.page == page.id)
+            connection.execute(tables.waits.delete().where(waited))
+        self._finish()
+        of_user = (tables.forgotten.c.space == self._id) & (tables.forgotten.c.user == user)
+        connection.execute(tables.forgotten.delete().where(of_user))
+        connection.execute(tables.forgotten.insert().values(space=self._id, user=user, at=now))
+        return len(own) + len(self._pages)
+
+    def copy(self, rows: Sequence[Any], texts: dict[str, str | None]) -> None:
+        """Write pages of the space whose successor this is, as ones that no report counts."""
+        for row in rows:
+            names = ("id", "query", "user", "at", "ids", "seen", "positions", "reactions", "signals")
+            page = _Page(**{name: getattr(row, name) for name in names}, is_new=True, is_shown=True, counts_more=True)
+            self._pages[page.id] = page
+            text = texts.get(page.query) if self._settings.texts else None
+            self._queries[page.query] = {"at": page.at, "text": text}
+        self._finish()
+
     def _problem(self, works: Sequence[Work]) -> ValueError | None:
         """Return what is wrong with a group of works."""
         try:

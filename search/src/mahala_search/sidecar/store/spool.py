@@ -1,0 +1,187 @@
+"""Spool: bounded files in which works are kept while the database cannot be written."""
+
+import base64
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mahala_search.arrays import FloatArray
+from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable, Work
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where only one process may use a folder
+    fcntl = None  # type: ignore[assignment]
+
+Group = tuple[str, Sequence[Work]]
+
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
+# Lines that are replayed in one transaction.
+_BLOCK = 50
+
+
+@dataclass
+class _Batch:
+    """Lines that are written together."""
+
+    lines: list[bytes] = field(default_factory=list)
+    is_done: bool = False
+    error: OSError | None = None
+
+
+class Spool:
+    """Groups of works in a folder; what is appended is on the disk.
+
+    Each process has a file of its own in the folder. The file of a process that has ended is replayed by another one.
+
+    Parameters
+    ----------
+    folder : it is made if it is missing
+    most_bytes : of the file; what does not fit is refused
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], most_bytes: int = 2**26) -> None:
+        self._folder, self._most = Path(folder), most_bytes
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._path = self._folder / f"{secrets.token_hex(8)}.jsonl"
+        self._file: IO[bytes] = open(self._path, "w+b", buffering=0)  # noqa: SIM115
+        _lock(self._file)
+        _synchronise(self._folder)
+        self._size = 0
+        self._batch, self._adding, self._writing = _Batch(), threading.Lock(), threading.Lock()
+
+    def __len__(self) -> int:
+        """Return the bytes of this process that wait."""
+        return self._size
+
+    def append(self, space_id: str, works: Sequence[Work]) -> None:
+        """Keep works; raise Unavailable if there is no room for them."""
+        line = json.dumps([space_id, [_to_json(work) for work in works]]).encode() + b"\n"
+        if self._size + len(line) > self._most:
+            raise Unavailable(f"the database cannot be written, and {self._most:,} bytes wait for it already")
+        with self._adding:
+            batch = self._batch
+            batch.lines.append(line)
+        with self._writing:
+            if not batch.is_done:  # otherwise another thread has written it along with its own
+                with self._adding:
+                    self._batch = _Batch()
+                self._write(batch)
+        if batch.error is not None:
+            raise Unavailable(f"the database cannot be written, nor {self._folder}: {batch.error}") from batch.error
+
+    def _write(self, batch: _Batch) -> None:
+        batch.is_done = True
+        data = b"".join(batch.lines)
+        try:
+            self._file.seek(self._size)
+            if self._file.write(data) < len(data):
+                raise OSError("the disk is full")
+            os.fsync(self._file.fileno())
+            self._size += len(data)
+        except OSError as error:
+            batch.error = error
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._size)
+
+    def replay(self, write: Callable[[Sequence[Group]], object]) -> None:
+        """Write all groups, also those of processes that have ended, and delete them.
+
+        If `write` raises an error, the groups remain, and those that it has written come again.
+        """
+        done = 0
+        while self._size:
+            with self._writing:
+                if done == self._size:
+                    self._file.truncate(0)
+                    self._size = 0
+                    break
+                self._file.seek(done)
+                lines = list(islice(self._file, _BLOCK))
+            write([_to_group(line) for line in lines])
+            done += sum(map(len, lines))
+        for path in sorted({*self._folder.glob("*.jsonl")} - {self._path}):
+            with contextlib.suppress(OSError), open(path, "r+b") as file:
+                if _lock(file):
+                    while lines := list(islice(file, _BLOCK)):
+                        # The last one may have been cut off: it was not acknowledged then.
+                        write([_to_group(line) for line in lines if line.endswith(b"\n")])
+                    path.unlink()
+
+    def close(self) -> None:
+        """Leave what waits to another process."""
+        self._file.close()
+        if not self._size:
+            self._path.unlink(missing_ok=True)
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; return whether that is possible."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _synchronise(folder: Path) -> None:
+    """Have the names of files in a folder on the disk."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_DIRECTORY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def _to_json(work: Work) -> dict[str, Any]:
+    return {"work": type(work).__name__, **dict(_values(work))}
+
+
+def _values(record: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a record as JSON has them."""
+    for one in dataclasses.fields(record):
+        value = getattr(record, one.name)
+        if isinstance(value, Search | Query):
+            value = dict(_values(value))
+        elif isinstance(value, np.ndarray):
+            value = _to_text(value)
+        elif one.name == "vectors":
+            value = {id: _to_text(vector) for id, vector in value.items()}
+        yield one.name, value
+
+
+def _to_group(line: bytes) -> Group:
+    space_id, works = json.loads(line)
+    return space_id, [_to_work(work) for work in works]
+
+
+def _to_work(values: dict[str, Any]) -> Work:
+    kind = values.pop("work", "Search")
+    if values.get("search"):
+        values["search"] = _to_work(values["search"])
+    if "query" in values:
+        query = values["query"]
+        values["query"] = Query(**query | {"vector": query["vector"] and _to_vector(query["vector"])})
+    if "vectors" in values:
+        values["vectors"] = {id: _to_vector(text) for id, text in values["vectors"].items()}
+    work: Work = _KINDS[kind](**values)
+    return work
+
+
+def _to_text(vector: FloatArray) -> str:
+    return base64.b64encode(np.asarray(vector, dtype="<f8").tobytes()).decode()
+
+
+def _to_vector(text: str) -> FloatArray:
+    return np.frombuffer(base64.b64decode(text), dtype="<f8")

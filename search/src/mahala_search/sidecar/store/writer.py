@@ -1,0 +1,201 @@
+"""Writer: a thread that writes what many requests wait for in one transaction."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from mahala_search.sidecar.records import Search, Unavailable, Work, Written
+from mahala_search.sidecar.store.spool import Group as SpooledGroup
+from mahala_search.sidecar.store.spool import Spool
+from mahala_search.sidecar.store.store import Store
+
+log = logging.getLogger("mahala_search")
+
+# Works that one transaction takes, and works in the queue beyond which more go to the spool.
+MOST, WAITING = 200, 10_000
+# Seconds that a request waits for its transaction before its works go to the spool.
+_PATIENCE = 0.15
+# Seconds between two looks whether the database can be written, and after which it counts as one that cannot.
+_PROBE, _STALLED = 0.3, 0.4
+# Seconds between two looks for spools of processes that have ended.
+_ADOPTION = 5.0
+
+
+class _Group(NamedTuple):
+    space_id: str
+    works: Sequence[Work]
+    future: asyncio.Future[Any]
+    call: Callable[[], object] | None = None  # instead of works
+
+
+class Writer:
+    """Writes works in the order of the calls, those of searches first, many groups in one transaction.
+
+    While the database is locked, full, deleted or slow, works go to a spool on the disk. They are written from there
+    once that is possible, before all that comes later. A work that was written twice counts once.
+
+    Parameters
+    ----------
+    store : where it writes
+    folder : of the spool
+    """
+
+    def __init__(self, store: Store, folder: str | os.PathLike[str]) -> None:
+        self._store, self._spool = store, Spool(folder)
+        self._queues: tuple[deque[_Group], deque[_Group]] = deque(), deque()  # of searches, and of all others
+        self._n_waiting = 0
+        self._condition = threading.Condition()
+        self._is_open = True
+        self._problem: str | None = None
+        self._busy = 0.0  # since when the database is waited for; 0 if it is not
+        self._adoption = 0.0  # when spools of others are looked for
+        self._spooling = ThreadPoolExecutor(8, "mahala-spool")
+        self._thread = threading.Thread(target=self._run, name="mahala-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the database cannot be written at the moment."""
+        busy = self._busy
+        if self._problem is None and busy and (seconds := time.monotonic() - busy) > _STALLED:
+            return f"the database has not answered for {seconds:.1f} seconds"
+        return self._problem
+
+    def status(self) -> dict[str, int]:
+        """Return how many works wait in memory, and bytes on the disk."""
+        return {"queued": self._n_waiting, "spooled": len(self._spool)}
+
+    async def submit(self, space_id: str, works: Sequence[Work]) -> tuple[list[Written], bool]:
+        """Return what became of each work, and True, once that is durable in the database.
+
+        After a short time, or if the database cannot be written, return False, once the works are durable in the spool.
+        Unavailable is raised if they are not written anywhere.
+        """
+        if self.problem is None and self._n_waiting + len(works) <= WAITING:
+            with contextlib.suppress(TimeoutError, Unavailable):
+                return await asyncio.wait_for(self._put(_Group(space_id, works, _future())), _PATIENCE), True
+        if not self._is_open:
+            raise Unavailable("the sidecar is stopping: nothing was written")
+        await asyncio.get_running_loop().run_in_executor(self._spooling, self._spool.append, space_id, works)
+        return [Written(True)] * len(works), False
+
+    async def forget(self, space_id: str, user: str) -> int:
+        """Delete what a user did, as `Store.forget`, after all that was submitted before."""
+        call = _Group(space_id, (), _future(), lambda: self._store.forget(space_id, user))
+        return int(await self._put(call))
+
+    def _put(self, group: _Group) -> asyncio.Future[Any]:
+        with self._condition:
+            if not self._is_open:
+                raise Unavailable("the sidecar is stopping: nothing was written")
+            is_search = group.call is None and all(isinstance(work, Search) for work in group.works)
+            self._queues[0 if is_search else 1].append(group)
+            self._n_waiting += len(group.works)
+            self._condition.notify()
+        return group.future
+
+    def _run(self) -> None:
+        while self._is_open or any(self._queues):
+            with self._condition:
+                if not any(self._queues) and self._is_open:
+                    self._condition.wait(_PROBE)
+                groups = self._taken()
+            self._busy = time.monotonic()
+            results: Sequence[Any]
+            try:
+                self._replay()
+                results = self._written(groups)
+                if not groups:
+                    self._store.database.check(by_writing=self._problem is not None)
+                self._say(None)
+            except Exception as error:  # whatever it is, the futures get it, and the thread continues
+                results = [error] * len(groups)
+                self._say(str(error) if isinstance(error, Unavailable) else f"writing failed: {error!r}")
+                if not groups and self._is_open:
+                    time.sleep(_PROBE)
+            self._busy = 0.0
+            _settle(groups, results)
+
+    def _taken(self) -> list[_Group]:
+        """Take the groups of the next transaction from the queues; those that were cancelled are in the spool."""
+        groups: list[_Group] = []
+        n = 0
+        for queue in self._queues:
+            while queue and n < MOST and not (groups and (queue[0].call or groups[-1].call)):
+                group = queue.popleft()
+                self._n_waiting -= len(group.works)
+                if not group.future.cancelled():
+                    groups.append(group)
+                    n += len(group.works)
+        return groups
+
+    def _written(self, groups: Sequence[_Group]) -> list[Any]:
+        if groups and groups[0].call is not None:  # it is alone
+            return [groups[0].call()]
+        return self._write([(group.space_id, group.works) for group in groups])
+
+    def _write(self, groups: Sequence[SpooledGroup]) -> list[Any]:
+        """Write groups, each for itself if they cannot be written together: one must not stop all others for ever."""
+        self._busy = time.monotonic()
+        try:
+            return list(self._store.write(groups)) if groups else []
+        except Unavailable:
+            raise
+        except Exception as error:
+            if len(groups) == 1:
+                log.exception("works cannot be written, and are dropped")
+                return [error]
+            return [result for group in groups for result in self._write([group])]
+
+    def _replay(self) -> None:
+        now = time.monotonic()
+        if len(self._spool) or now >= self._adoption:
+            self._spool.replay(self._write)
+            self._adoption = now + _ADOPTION
+
+    def _say(self, problem: str | None) -> None:
+        if problem is not None and self._problem is None:
+            log.warning("nothing can be written to the database: %s", problem)
+        elif problem is None and self._problem is not None:
+            log.warning("the database can be written again")
+        self._problem = problem
+
+    def close(self) -> None:
+        """Write all that was submitted; what cannot be written goes to the spool."""
+        with self._condition:
+            self._is_open = False
+            self._condition.notify()
+        self._thread.join()
+        self._spooling.shutdown()
+        self._spool.close()
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _settle(groups: Sequence[_Group], results: Sequence[Any]) -> None:
+    """Give the results to the futures; a loop is woken once for all that were written together."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for group, result in zip(groups, results, strict=True):
+        by_loop.setdefault(group.future.get_loop(), []).append((group.future, result))
+    for loop, settled in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_set, settled)
+
+
+def _set(settled: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in settled:
+        if future.done():  # cancelled
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
