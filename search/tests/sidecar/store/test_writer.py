@@ -177,6 +177,7 @@ def test_a_spool_that_cannot_be_written_is_refused(space, tmp_path, monkeypatch)
     groups = []
     spool.replay(groups.extend)
     assert [works[0].id for _, works in groups] == ["kept"]
+    spool.close()
 
 
 def test_a_spool_brings_back_what_was_put_in(space, tmp_path):
@@ -191,6 +192,7 @@ def test_a_spool_brings_back_what_was_put_in(space, tmp_path):
     spool.replay(groups.extend)
     assert (len(groups), len(spool)) == (20, 0)
     assert repr(groups[7]) == repr((space.id, works))
+    spool.close()
 
 
 def test_spools_of_processes_that_were_killed_are_replayed_once(store, space, tmp_path):

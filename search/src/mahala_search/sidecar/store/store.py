@@ -3,10 +3,10 @@
 import dataclasses
 import hashlib
 import hmac
+import math
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -274,7 +274,7 @@ class Store:
         with self.writing() as connection:
             space = _locked(connection, tables.spaces.c.id == space_id)
             n = SpaceWriter(connection, space, _settings(space.settings)).forget(user)
-            _delete_queries(connection, space_id, time.time())
+            _delete_queries(connection, space_id)
             _updated(connection, space_id, generation=space.generation + (n > 0))
             return n
 
@@ -389,7 +389,7 @@ def _drop(connection: Any, space_id: str) -> None:
     connection.execute(tables.spaces.delete().where(tables.spaces.c.id == space_id))
 
 
-def _delete_queries(connection: Any, space_id: str, before: float) -> None:
+def _delete_queries(connection: Any, space_id: str, before: float = math.inf) -> None:
     """Delete queries that no page has; their texts may be what a person wrote."""
     pages, queries = tables.pages, tables.queries
     is_used = sa.exists().where(pages.c.space == queries.c.space, pages.c.query == queries.c.key)

@@ -159,7 +159,7 @@ class SpaceWriter:
             connection.execute(blanks.values(blank | {"query": "", "reactions": {}, "waits": 0}))
         connection.execute(tables.log.delete().where(tables.log.c.space == self._id, tables.log.c.user == user))
         of_others = sa.cast(pages.c.reactions, sa.Text).contains(f'"{user}"')
-        self._read(list(connection.scalars(sa.select(pages.c.id).where(mine, of_others))))
+        self._read(sorted(connection.scalars(sa.select(pages.c.id).where(mine, of_others))))
         for page in self._pages.values():
             for kinds in page.reactions.values():
                 for kind in [kind for kind, one in kinds.items() if one[2] == user]:
@@ -206,8 +206,8 @@ class SpaceWriter:
     def _read(self, ids: Sequence[str]) -> None:
         for part in blocks([id for id in ids if id not in self._pages]):
             mine = (tables.pages.c.space == self._id) & tables.pages.c.id.in_(part)
-            rows = fetched(self._connection, sa.select(*_COLUMNS).where(mine))
-            self._pages |= {row[0]: _Page.of_row(row) for row in rows}
+            rows = {row[0]: row for row in fetched(self._connection, sa.select(*_COLUMNS).where(mine))}
+            self._pages |= {id: _Page.of_row(rows[id]) for id in part if id in rows}
 
     def _read_forgotten(self, users: Sequence[str]) -> dict[str, float]:
         """Return until when what these users did is forgotten."""
@@ -287,7 +287,7 @@ class SpaceWriter:
     def _finish(self) -> set[str]:
         """Write vectors, pages and the log; return the shown items without a vector."""
         connection = self._connection
-        taken = list(self._pages)
+        taken = dict.fromkeys(self._pages)
         queries = with_vector(connection, tables.queries, self._id, list(self._queries))
         promoted = self._promoted(True, add_rows(connection, tables.queries, self._id, self._queries, queries))
         checked = [self._pages[id] for id in taken if self._pages[id].counts_more]
@@ -299,8 +299,9 @@ class SpaceWriter:
         # All others are as they were but for their reactions.
         uncertain = [page for page in self._pages.values() if page.counts_more or page.waits or page.id in promoted]
         self._check(uncertain, queries, items)
+        rest = [page for page in self._pages.values() if page.id not in taken]
         entries = []
-        for page in sorted(self._pages.values(), key=lambda page: page.id in promoted and page.at):
+        for page in [*(self._pages[id] for id in taken), *sorted(rest, key=lambda page: (page.at, page.id))]:
             if page.ids is not None and not page.waits:
                 entries += page.entries()
         self._write_pages()
