@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala_search.sidecar.experiment.arms import arm_of, interleaved
-from mahala_search.sidecar.experiment.outcomes import Outcome, find_bots, outcome, read_outcomes
+from mahala_search.sidecar.experiment.outcomes import Outcome, find_bots, measured, read_outcomes
 from mahala_search.sidecar.experiment.report import make_report, searches_needed
 from mahala_search.sidecar.experiment.statistics import Sample, difference_interval, mean_interval, reach_after
 from mahala_search.sidecar.records import Control, Settings, Space
@@ -128,17 +128,17 @@ def test_so_many_more_searches_are_needed():
 
 
 def test_programs_are_no_people():
-    rows = [Outcome("plain", "u", "q", day, n=400) for day in range(3)]
-    rows += [Outcome("plain", "all", "q", 1, seen=10, reacted=10) for _ in range(20)]
-    rows += [Outcome("plain", "eager", "q", 1, seen=10, reacted=5) for _ in range(20)]
-    rows += [Outcome("plain", "fast", "q", 1, n=600), Outcome("learned", "fast", "r", 1, n=400)]
-    rows += [Outcome("plain", None, "q", 1, n=5000)]
+    rows = [Outcome("plain", "u", "q", day, 0, n=400) for day in range(3)]
+    rows += [Outcome("plain", "all", "q", 1, 0, seen=10, reacted=10) for _ in range(20)]
+    rows += [Outcome("plain", "eager", "q", 1, 0, seen=10, reacted=5) for _ in range(20)]
+    rows += [Outcome("plain", "fast", "q", 1, 0, n=600), Outcome("learned", "fast", "r", 1, 0, n=400)]
+    rows += [Outcome("plain", None, "q", 1, 0, n=5000)]
     assert find_bots(rows) == {"all", "fast"}
 
 
 def test_a_view_is_no_reaction():
-    seen = {"a": {"impression": [0.0, 0.0, None, 1.0]}}
-    assert outcome("plain", "u", "q", 1, ["a", "b"], None, None, seen) == Outcome("plain", "u", "q", 1, seen=2)
+    seen = measured(["a", "b"], None, None, {"a": {"impression": [0.0, 0.0, None, 1.0]}})
+    assert seen == pytest.approx((1, 0, 0, 0, np.nan, 2, 0), nan_ok=True)
 
 
 @pytest.fixture
@@ -265,3 +265,11 @@ def test_head_and_tail_are_the_halves_of_the_searches(connection):
     outcomes = read_outcomes(connection, SPACE)
     head = outcomes.sample("clicks", "learned", outcomes.head)
     assert 50 <= head.size <= 51
+
+
+def test_the_history_is_that_of_parts_of_the_time(connection):
+    rows = [("learned", f"u{at}", "q", CLICK if at >= 60 else {}, {"at": 100.0 + at}) for at in range(120)]
+    add(connection, [*rows, ("plain", "v", "q", CLICK, {"at": 100.0})])
+    history = make_report(connection, SPACE)["history"]
+    assert [part["learned"] for part in history] == [0.0] * 6 + [1.0] * 6
+    assert [part["plain"] for part in history] == [1.0] + [None] * 11

@@ -17,13 +17,15 @@ from mahala_search.sidecar.store.tables import pages
 
 # What is measured of a search.
 MEASURES = ("clicks", "purchases", "revenue")
+# Parts of the time, of equal length, by which a report says how a gain grew.
+PARTS = 12
 # A user with so many searches within a day is a program, and so is one with so many searches in all who reacted to so
 # large a share of what was seen.
 BOT_SEARCHES, BOT_MINIMUM, BOT_SHARE = 1000, 20, 0.9
 
 
 class Outcome(NamedTuple):
-    """`n` searches of an arm with the same user, query, day and outcome.
+    """`n` searches of an arm with the same user, query, day, part of the time and outcome.
 
     `preference` says which team of a mixed ranking had more reactions: 1 the first one, 0 the second one, 0.5 both
     alike, NaN without a reaction or a team. `seen` and `reacted` count items.
@@ -33,6 +35,7 @@ class Outcome(NamedTuple):
     user: str | None
     query: str
     day: int
+    part: int
     n: int = 1
     clicks: float = 0.0
     purchases: float = 0.0
@@ -51,7 +54,7 @@ class Outcomes:
         rows = [row for row in rows if row.user not in bots]
         self.arm = np.array([row.arm for row in rows], dtype=object)
         self._users, self._queries = (_numbered([getattr(row, name) for row in rows]) for name in ("user", "query"))
-        self._n = np.array([row.n for row in rows], dtype=np.float64)
+        self._n, self._part = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("n", "part"))
         names = (*MEASURES, "preference")
         self.values = {name: np.array([getattr(row, name) for row in rows], dtype=np.float64) for name in names}
 
@@ -68,6 +71,10 @@ class Outcomes:
         columns: list[tuple[FloatArray, FloatArray]] = [(n, np.ones(len(alone))), (n * values[named], alone)]
         return Sample(*(np.concatenate([np.bincount(users, of), single]) for of, single in columns))
 
+    def in_part(self, part: int) -> BoolArray:
+        """Return which are in a part of the time, of `PARTS`."""
+        return np.asarray(self._part == part)
+
     @property
     def head(self) -> BoolArray:
         """Which belong to the queries that make up the first half of the searches."""
@@ -82,7 +89,7 @@ class Outcomes:
 def find_bots(rows: Sequence[Outcome]) -> set[str]:
     """Return the users that are programs.
 
-    >>> find_bots([Outcome("plain", "u", "q", 7, n=2000), Outcome("plain", "v", "q", 7, n=20)])
+    >>> find_bots([Outcome("plain", "u", "q", 7, 0, n=2000), Outcome("plain", "v", "q", 7, 0, n=20)])
     {'u'}
     """
     of_day: Counter[tuple[str, int]] = Counter()
@@ -113,44 +120,35 @@ def _rows(connection: Any, space: Space) -> Iterator[Outcome]:
     mine = (pages.c.space == space.id) & pages.c.arm.is_not(None) & (pages.c.at >= space.settings.control.since)
     mine &= sa.cast(pages.c.ids, sa.Text) != "null"
     without = sa.cast(pages.c.reactions, sa.Text) == "{}"
+    first, last = connection.execute(sa.select(sa.func.min(pages.c.at), sa.func.max(pages.c.at)).where(mine)).one()
+    if first is None:
+        return
     day = sa.cast(sa.func.floor(pages.c.at / 86400.0), sa.Integer).label("day")
-    key = [pages.c.arm, pages.c.user, pages.c.query, day]
+    part = sa.cast(sa.func.floor((pages.c.at - first) * (PARTS / (1.001 * (last - first) + 1e-3))), sa.Integer)
+    key = [pages.c.arm, pages.c.user, pages.c.query, day, part.label("part")]
     # Most searches have no reaction: the database counts them.
     counts = sa.select(*key, sa.func.count(), sa.func.min(pages.c.seen)).where(mine, without).group_by(*key)
-    for arm, user, query, day_, n, seen in connection.execute(counts):
-        yield Outcome(arm, user, query, day_, n, seen=seen or 0)
+    for row in connection.execute(counts):
+        yield Outcome._make((*row[:-1], 0.0, 0.0, 0.0, np.nan, row[-1] or 0, 0))
     columns = [*key, pages.c.ids, pages.c.seen, pages.c.teams, pages.c.reactions]
-    for arm, user, query, day_, ids, seen, teams, reactions in connection.execute(
-        sa.select(*columns).where(mine, ~without)
-    ):
-        yield outcome(arm, user, query, day_, ids, seen, teams, reactions)
+    for row in connection.execute(sa.select(*columns).where(mine, ~without)):
+        yield Outcome._make((*row[: len(key)], *measured(*row[len(key) :])))
 
 
-def outcome(
-    arm: str,
-    user: str | None,
-    query: str,
-    day: int,
-    ids: Sequence[str],
-    seen: int | None,
-    teams: str | None,
-    reactions: Mapping[str, Mapping[str, Sequence[Any]]],
-) -> Outcome:
-    """Return the outcome of a search by the reactions to its items, by item and kind: [strength, revenue, ...].
+def measured(
+    ids: Sequence[str], seen: int | None, teams: str | None, reactions: Mapping[str, Mapping[str, Sequence[Any]]]
+) -> tuple[int, float, float, float, float, int, int]:
+    """Return what a search brought, as the last fields of `Outcome`; by item and kind: [strength, revenue, ...].
 
     >>> reactions = {"b": {"click": [1.0, 0.0]}, "c": {"click": [1.0, 0.0], "purchase": [3.0, 9.5]}}
-    >>> outcome("mixed", "u", "q", 7, ["a", "b", "c"], None, "LPL", reactions)[4:]
+    >>> measured(["a", "b", "c"], None, "LPL", reactions)
     (1, 2.0, 1.0, 9.5, 0.5, 3, 2)
     """
     chosen = {item: kinds for item, kinds in reactions.items() if any(one[0] > 0.0 for one in kinds.values())}
-    if not chosen:
-        return Outcome(arm, user, query, day, seen=len(ids) if seen is None else seen)
-    won = [team for item, team in zip(ids, teams or "", strict=False) if item in chosen]
-    first = sorted(set(teams or ""))[:1]
-    preference = (1.0 + np.sign(2 * sum(team in first for team in won) - len(won))) / 2.0 if won else np.nan
     every = [(kind, one) for kinds in chosen.values() for kind, one in kinds.items()]
-    purchases, revenue = sum(kind == "purchase" for kind, _ in every), sum(float(one[1]) for _, one in every)
+    purchases, revenue = sum(kind == "purchase" for kind, _ in every), sum(one[1] for _, one in every)
+    first = sorted(set(teams or ""))[:1]
+    won = [team in first for item, team in zip(ids, teams or "", strict=False) if item in chosen]
+    preference = (1.0 + np.sign(2 * sum(won) - len(won))) / 2.0 if won else np.nan
     n_seen = max(len(ids) if seen is None else seen, len(chosen))
-    return Outcome(
-        arm, user, query, day, 1, float(len(chosen)), float(purchases), revenue, float(preference), n_seen, len(chosen)
-    )
+    return 1, float(len(chosen)), float(purchases), float(revenue), float(preference), n_seen, len(chosen)

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from mahala_search.sidecar.experiment.outcomes import MEASURES, Outcomes, read_outcomes
+from mahala_search.sidecar.experiment.outcomes import MEASURES, PARTS, Outcomes, read_outcomes
 from mahala_search.sidecar.experiment.statistics import (
     FEWEST_UNITS,
     Interval,
@@ -29,14 +29,22 @@ def make_report(connection: Any, space: Space, value: str = "clicks") -> dict[st
     """Return what is known about each arm of a space, and about their differences, as JSON.
 
     The intervals hold with 95 % for all looks together, however often one looks. The sentence is about `value`, which
-    is "clicks", "purchases" or "revenue".
+    is "clicks", "purchases" or "revenue", and so is the history: its means in parts of the time.
     """
     if value not in MEASURES:
         raise ValueError(f"value must be {', '.join(MEASURES[:-1])} or {MEASURES[-1]}, got {value!r:.40}")
     control = space.settings.control
     report: dict[str, Any] = {"space": space.name, "value": value, **asdict(control)}
     if control.share == 0.0 and control.mode != "team":
-        return report | {"verdict": None, "sentence": _OFF, "arms": {}, "differences": {}, "more": None, "bots": 0}
+        return report | {
+            "verdict": None,
+            "sentence": _OFF,
+            "arms": {},
+            "differences": {},
+            "more": None,
+            "bots": 0,
+            "history": [],
+        }
     outcomes = read_outcomes(connection, space)
     names = _arms(outcomes, control.mode)
     arms = {
@@ -46,6 +54,10 @@ def make_report(connection: Any, space: Space, value: str = "clicks") -> dict[st
         for sample in [outcomes.sample("clicks", arm)]
     }
     report |= {"arms": arms, "differences": {}, "more": None, "bots": outcomes.n_of_bots}
+    report["history"] = [
+        {arm: sample.mean if sample.size else None for arm in names for sample in [outcomes.sample(value, arm, where)]}
+        for where in map(outcomes.in_part, range(PARTS))
+    ]
     if control.mode == "interleave":
         report["preference"] = {
             of: _numbers(mean_interval(outcomes.sample("preference", MIXED, where)))
