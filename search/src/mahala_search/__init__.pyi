@@ -1,4 +1,5 @@
 # The public names of this package, loaded on first use.
+from mahala_search.sidecar.client import Client as Client
 from mahala_search.quality.click_models import ClickModel as ClickModel
 from mahala_search.quality.click_models import click_model as click_model
 from mahala_search.events.impressions import Impressions as Impressions

@@ -5,10 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # those of Python 3.11 lack what pydantic needs
+    TypeVar,
+)
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, FiniteFloat, Tag, model_validator
+from typing_extensions import TypedDict
 
 from mahala_search.arrays import FloatArray
 from mahala_search.events.formats import REFUSED
@@ -206,6 +213,20 @@ class KeyBody(Body):
 
     role: Literal["browser", "read", "write", "admin"]
     space: str | None = None
+
+
+class Health(TypedDict):
+    """The process runs."""
+
+    status: str
+    version: str
+
+
+class Ready(TypedDict):
+    """The database can be used; `alerts` says by space what is wrong, such as a pinned version that was lost."""
+
+    status: str
+    alerts: dict[str, str]
 
 
 class Problem(TypedDict):

@@ -1,0 +1,294 @@
+"""Client: embeds queries in the process of the application, and tells the sidecar what was shown and done."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import httpx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mahala_search.arrays import FloatArray
+from mahala_search.sidecar.experiment.arms import interleaved
+from mahala_search.sidecar.records import PLAIN
+from mahala_search.sidecar.serving import Served
+
+log = logging.getLogger("mahala_search")
+
+# Entries of one request, and seconds before what could not be sent is sent again.
+_BATCH, _PAUSE = 200, 1.0
+
+
+class ServiceError(RuntimeError):
+    """The sidecar refused a request; `status` is that of HTTP, and the text says why."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Search:
+    """A query to send to the engine.
+
+    Parameters
+    ----------
+    vector : what to search with
+    boosts : what is added to the scores of items that people chose for this query
+    id : what `shown` and `event` take
+    arm : "learned", "plain" or "mixed" if the gain is measured, else None
+    version : that of the model; 0 is the plain one
+    """
+
+    vector: FloatArray
+    boosts: Mapping[str, float] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    arm: str | None = None
+    version: int = 0
+    made: Mapping[str, Any] | None = field(default=None, repr=False)  # what the sidecar has to know of it
+
+    def order(self, scores: Mapping[str, float]) -> list[str]:
+        """Return the ids of results of the engine, best first, by their scores there and the boosts.
+
+        >>> Search(np.zeros(2), {"b": 0.5}).order({"a": 0.9, "b": 0.8, "c": 0.1})
+        ['b', 'a', 'c']
+        """
+        return sorted(scores, key=lambda id: -(scores[id] + self.boosts.get(id, 0.0)))
+
+
+class Client:
+    """Embeds queries by what a sidecar has learned, and sends it what was shown and done in the background.
+
+    No search waits for the sidecar or fails by it: without it, queries are embedded by the last model or not at all,
+    and what cannot be sent is dropped beyond a number of entries, and counted in `dropped`.
+
+    Parameters
+    ----------
+    address, space : where the sidecar is, and the name of the space
+    key : an API key with the role write; none is needed on the same machine
+    vectors : a function from ids to their vectors {id: vector}; it is asked in the background for those that the
+        sidecar misses. A space with a resolver needs none.
+    refresh : seconds between two looks for a newer model
+    timeout : seconds for one request
+    queue : entries that wait to be sent at most
+    http : an `httpx.Client` to use instead of a new one
+    """
+
+    def __init__(
+        self,
+        address: str = "http://127.0.0.1:8417",
+        space: str = "demo",
+        *,
+        key: str | None = None,
+        vectors: Callable[[list[str]], Mapping[str, ArrayLike]] | None = None,
+        refresh: float = 2.0,
+        timeout: float = 2.0,
+        queue: int = 10_000,
+        http: httpx.Client | None = None,
+    ) -> None:
+        self._is_own = http is None
+        self._http = http or httpx.Client(base_url=address, timeout=timeout)
+        self._http.headers.update({} if key is None else {"Authorization": f"Bearer {key}"})
+        self._base, self._vectors, self._pause = f"/v1/spaces/{space}", vectors, refresh
+        self._served: Served | None = None
+        self._tag = ""
+        self._queue: deque[tuple[str, dict[str, Any]]] = deque()
+        self._most = queue
+        self._sending = 0  # entries that are on their way
+        self.dropped = 0
+        self._change = threading.Condition()
+        self._closed = False
+        self._follow()
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._send_all, self._follow_all)]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Send what waits, for some seconds at most, and close the connection."""
+        self.flush(seconds)
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        for thread in self._threads:
+            thread.join(seconds)
+        if self._is_own:
+            self._http.close()
+
+    def embed(self, vector: ArrayLike, id: str | None = None, *, user: str | None = None, **more: str) -> Search:
+        """Return what to search with for a query, whose `id` tells it from others; `user` is who searches.
+
+        `text` is stored by spaces that keep texts, and `arm` is that of a comparison which the team makes itself.
+        """
+        served, own = self._served, np.asarray(vector, dtype=np.float64)
+        search_id = uuid.uuid4().hex
+        mapped, boosts, arm, version = own, {}, more.get("arm"), 0
+        if served is not None:
+            row = served.vector(own)
+            key, person = served.query_key(more.get("text") if id is None else id, row), served.user_key(user)
+            arm, version = arm or served.arm(person or search_id), served.version
+            if arm != PLAIN:
+                rows, scales = served.embed(row[np.newaxis], [key])
+                mapped, boosts = rows[0], served.boosts(row, key, person, float(scales[0]))
+        query = {"f32": _encoded(own), "id": id, "user": user, "text": more.get("text"), "arm": arm}
+        made = {"query": query, "version": version, "at": time.time()}
+        return Search(mapped, boosts, search_id, arm, version, made)
+
+    def shown(
+        self,
+        search: Search | str,
+        ids: Iterable[str],
+        *,
+        seen: int | None = None,
+        positions: Sequence[int] | None = None,
+        teams: str | None = None,
+        vectors: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Tell what was shown for a search, from the top, and how many of it came into view."""
+        body: dict[str, Any] = {"search_id": search if isinstance(search, str) else search.id, "ids": list(ids)}
+        body |= {"seen": seen, "positions": positions, "teams": teams}
+        body["vectors"] = {id: _encoded(vector) for id, vector in (vectors or {}).items()}
+        body["search"] = None if isinstance(search, str) else search.made
+        self._put("/shown", body)
+
+    def event(self, search: Search | str, item: str, type: str = "click", **more: Any) -> None:
+        """Tell what a user did with an item: click, dwell (with `seconds`), like, watch, add_to_cart or purchase.
+
+        `user`, `value`, `revenue` and `timestamp` may be given, too.
+        """
+        id = search if isinstance(search, str) else search.id
+        self._put("/events", {"search_id": id, "item": item, "type": type, "timestamp": time.time(), **more})
+
+    @staticmethod
+    def interleave(search: Search, learned: Sequence[str], plain: Sequence[str], k: int = 10) -> tuple[list[str], str]:
+        """Return the mixture of two rankings for a search of the arm "mixed", and the teams, which `shown` takes."""
+        return interleaved(learned, plain, k, search.id)
+
+    def rerank(
+        self, vector: ArrayLike, candidates: Sequence[Mapping[str, Any]], k: int | None = None, **query: Any
+    ) -> Any:
+        """Return candidates {"id", "score", "signals"} of the engine in a better order, and the id of the search.
+
+        It asks the sidecar; without an answer, the order of the engine is returned, and None.
+        """
+        query["f32"] = _encoded(np.asarray(vector, dtype=np.float64))
+        try:
+            body = {"query": query, "candidates": list(candidates)} | ({} if k is None else {"k": k})
+            answer = self.call("POST", "/rerank", body)
+        except (httpx.TransportError, ServiceError) as error:
+            log.warning("the sidecar did not rerank: %s", error)
+            return [one["id"] for one in sorted(candidates, key=lambda one: -one["score"])][:k], None
+        return [one["id"] for one in answer["results"]], answer["search_id"]
+
+    def call(self, method: str, path: str = "", body: Any = None) -> Any:
+        """Send a request to the space, such as ("GET", "/report"); return the answer, or raise ServiceError."""
+        answer = self._http.request(method, self._base + path, json=body)
+        if answer.status_code >= 400:
+            raise ServiceError(answer.status_code, _detail(answer))
+        return answer.json()
+
+    def refresh(self) -> int:
+        """Take the newest model now; return its version."""
+        headers = {"If-None-Match": self._tag} if self._tag else {}
+        answer = self._http.get(f"{self._base}/model", headers=headers)
+        if answer.status_code == 200:
+            self._served, self._tag = Served.from_bytes(answer.content), answer.headers["ETag"]
+        elif answer.status_code != 304:
+            raise ServiceError(answer.status_code, _detail(answer))
+        return 0 if self._served is None else self._served.version
+
+    def flush(self, seconds: float = 5.0) -> bool:
+        """Wait until all is sent that waits; return whether it was."""
+        with self._change:
+            return self._change.wait_for(lambda: not self._queue and not self._sending, seconds)
+
+    def _follow(self) -> None:
+        try:
+            self.refresh()
+        except (httpx.HTTPError, ServiceError, ValueError, KeyError) as error:
+            log.warning("the model of the sidecar could not be read: %s", error)
+
+    def _follow_all(self) -> None:
+        while not self._closed:
+            with self._change:
+                self._change.wait_for(lambda: self._closed, self._pause)
+            if not self._closed:
+                self._follow()
+
+    def _put(self, path: str, body: dict[str, Any]) -> None:
+        with self._change:
+            self._queue.append((path, body))
+            while len(self._queue) > self._most:
+                self._queue.popleft()
+                self.dropped += 1
+            self._change.notify_all()
+
+    def _send_all(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._closed or bool(self._queue))
+                if self._closed:
+                    return
+                path = self._queue[0][0]
+                entries: list[dict[str, Any]] = []
+                while self._queue and self._queue[0][0] == path and len(entries) < _BATCH:
+                    entries.append(self._queue.popleft()[1])
+                self._sending = len(entries)
+            is_sent = self._send(path, entries)
+            with self._change:
+                if not is_sent:
+                    self._queue.extendleft((path, entry) for entry in reversed(entries))
+                    self._change.wait_for(lambda: self._closed, _PAUSE)
+                self._sending = 0
+                self._change.notify_all()
+
+    def _send(self, path: str, entries: list[dict[str, Any]]) -> bool:
+        """Send entries; return False if they are to be sent again."""
+        try:
+            answer = self._http.post(self._base + path, json=entries)
+        except httpx.HTTPError:
+            return False
+        if answer.status_code in (429, 503):
+            return False
+        if answer.status_code >= 400 and len(entries) > 1:  # one of them is wrong
+            return all(self._send(path, [entry]) for entry in entries)
+        if answer.status_code >= 400:
+            log.warning("the sidecar refused %d entries: %s", len(entries), _detail(answer))
+            self.dropped += len(entries)
+            return True
+        missing = set(answer.json()["missing"]) if self._vectors is not None else set()
+        if missing and self._vectors is not None:
+            try:
+                vectors = {id: _encoded(vector) for id, vector in self._vectors(sorted(missing)).items()}
+            except Exception:
+                log.exception("the vectors of missing items could not be read")
+                return True
+            for entry in entries:
+                here = {id: vectors.pop(id) for id in entry["ids"] if id in vectors}
+                if here:
+                    self._put(path, {"search_id": entry["search_id"], "ids": entry["ids"], "vectors": here})
+        return True
+
+
+def _encoded(vector: ArrayLike) -> str:
+    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:200]

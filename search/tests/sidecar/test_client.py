@@ -1,0 +1,134 @@
+"""The Python client: it embeds in process, sends in the background, and never fails a search."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import numpy as np
+import pytest
+
+from mahala_search.sidecar.client import Client, ServiceError
+from mahala_search.sidecar.http.bodies import encoded
+from mahala_search.sidecar.records import Control
+
+from .http_sidecar import WIDTH, embedded, http_of, make, opened, publish, query, vector, wait_for
+
+IDS = ["d0", "d1", "d2"]
+
+
+@pytest.fixture
+def sidecar(tmp_path):
+    with opened(tmp_path) as sidecar:
+        make(sidecar)
+        yield sidecar
+
+
+@pytest.fixture
+def http(sidecar):
+    with http_of(sidecar) as http:
+        yield http
+
+
+def client_of(http, **more):
+    return Client(space="s", http=http, refresh=60.0, **more)
+
+
+class Down(httpx.BaseTransport):
+    """A sidecar that does not answer."""
+
+    def handle_request(self, request):
+        raise httpx.ConnectError("nobody is there")
+
+
+def test_it_embeds_as_the_sidecar_does(sidecar, http):
+    make(sidecar, control=Control(0.3))
+    publish(sidecar, new=np.random.default_rng(0).normal(size=(WIDTH, WIDTH)), remembered={"tent": {"d9": 0.5}})
+    with client_of(http) as client:
+        for at in range(20):
+            more = {"id": "tent" if at % 2 else None, "user": f"u{at}"}
+            own = client.embed(vector(0), **more)
+            (there,) = embedded(http, query(**more))
+            np.testing.assert_allclose(own.vector, there["vector"], rtol=1e-6)
+            assert own.boosts == {one["id"]: one["add"] for one in there["boosts"]}
+            assert (own.arm, own.version) == (there["arm"], 1)
+
+
+def test_a_newer_model_is_taken_and_an_equal_one_is_not_sent_again(sidecar, http):
+    with client_of(http) as client:
+        assert client.embed(vector(0)).vector.tolist() == vector(0).tolist()
+        publish(sidecar)
+        assert (client.refresh(), client.refresh()) == (1, 1)
+        assert client.embed(vector(0)).vector.tolist() == vector(1).tolist()
+        publish(sidecar, new=np.eye(WIDTH))
+    with Client(space="s", http=http, refresh=0.05) as client:
+        publish(sidecar)
+        wait_for(lambda: client.embed(vector(0)).version == 3)
+
+
+def test_what_was_shown_and_done_arrives_with_the_vectors_that_are_missing(sidecar, http):
+    asked = []
+
+    def vectors(ids):
+        asked.append(ids)
+        return {id: vector(IDS.index(id)) for id in ids}
+
+    with client_of(http, vectors=vectors) as client:
+        search = client.embed(vector(0), "tent", user="u")
+        client.shown(search, IDS, seen=3)
+        client.event(search, "d1")
+        client.event(search.id, "d2", "purchase", revenue=9.5)
+        assert client.flush()
+    assert asked == [IDS]
+    space = sidecar.space("s").space
+    entries = sidecar.store.read_log(space.id, 0, 10)
+    assert {one.search_id for one in entries} == {search.id}
+    best = {id: max(v for one in entries for i, v in zip(one.ids, one.values, strict=True) if i == id) for id in IDS}
+    assert (best["d0"], best["d1"], best["d2"]) == (0.0, 1.0, 3.0)
+    assert client.dropped == 0
+
+
+def test_without_the_sidecar_searches_go_on_and_the_queue_is_bounded():
+    http = httpx.Client(transport=Down(), base_url="http://127.0.0.1")
+    with Client(space="s", http=http, queue=10) as client:
+        started = time.monotonic()
+        for at in range(30):
+            search = client.embed(vector(0), user=f"u{at}")
+            assert (search.vector.tolist(), search.boosts, search.arm) == (vector(0).tolist(), {}, None)
+            client.shown(search, IDS)
+        assert client.rerank(vector(0), [{"id": "a", "score": 1.0}, {"id": "b", "score": 2.0}]) == (["b", "a"], None)
+        assert time.monotonic() - started < 1.0
+        assert client.dropped >= 19
+        started = time.monotonic()
+        client.close(0.1)
+        assert time.monotonic() - started < 1.0
+
+
+def test_an_entry_that_is_refused_does_not_take_the_others_with_it(sidecar, http):
+    with client_of(http) as client:
+        search = client.embed(vector(0))
+        with client._change:  # they go in one request
+            client._queue.append(("/shown", {"search_id": "x", "ids": []}))
+            client.shown(search, IDS)
+        assert client.flush()
+        client.event(search, "d0")
+        assert client.flush()
+    assert client.dropped == 1
+    assert sidecar.store.counts(sidecar.space("s").space.id) == {}
+
+
+def test_errors_of_calls_have_the_words_of_the_sidecar(http):
+    with client_of(http) as client, pytest.raises(ServiceError, match="must have 4 numbers") as error:
+        client.call("POST", "/embed", {"queries": [{"f32": encoded(np.ones(3))}]})
+    assert error.value.status == 422
+
+
+def test_rankings_are_mixed_for_the_mixed_arm(sidecar, http):
+    make(sidecar, control=Control(0.5, "interleave"))
+    publish(sidecar)
+    with client_of(http) as client:
+        search = next(one for at in range(99) if (one := client.embed(vector(0), user=f"u{at}")).arm == "mixed")
+        ids, teams = client.interleave(search, ["a", "b"], ["c", "d"], k=3)
+        client.shown(search, ids, teams=teams)
+        assert client.flush()
+    assert len(ids) == len(teams) == 3
