@@ -53,8 +53,8 @@ REQUIRES = re.compile(r'title="Requires ([^"]*)"')  # packages, and environment 
 # What all pages answer that are asked which learner to use first, without links.
 FIRST_ANSWER = (
     "To predict classes or numbers, use NeighborClassifier or NeighborRegressor. To get a metric, run mahala compare "
-    "on your table: it tries up to nine learners and says whether any of them helps. To start with a single learner, "
-    "use LMNN on scaled features: it has the best mean rank on the 24 tables of our benchmark."
+    "on your table: it tries up to 13 learners and says whether any of them helps. To start with a single learner, "
+    "use DMLMJ on scaled features: it has the best mean rank on the 24 tables of our benchmark."
 )
 FIRST_ANSWERS = ["index.md", "faq.md", "guides/data-scientist.md", "learners/index.md"]
 COLUMNS = "100"  # width of the terminal in which commands run

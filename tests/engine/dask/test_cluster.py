@@ -36,7 +36,7 @@ LEARNERS = [
     mahala.ITML(prior="covariance", max_iter=2, random_state=0),
     mahala.batch.Relief(),
     mahala.batch.Relief(50, random_state=0),
-    mahala.batch.GMML(0.25),
+    mahala.batch.GMML(),
     mahala.batch.KISSME(),
     mahala.batch.XQDA(3),
 ]

@@ -38,8 +38,6 @@ _NCA_ROWS = 4_000
 _OF_MATRICES = (
     "PA-I", "RCA", "KISSME", "XQDA", "DMLMJ", "GMML", "LMNN", "ITML", "GML", "GML weights", "BoostMetric", "MLKR",
 )  # fmt: skip
-# The point on GMML's geodesic with the lowest mean error on the tables of docs/learners/GMML.md.
-_GMML_POINT = 0.25
 # Members of the panel that are compared where the target is a number; all but MLKR learn from classes of it.
 _OF_NUMBERS = ("MLKR", "PCA", "LDA", "RCA", "LMNN", "GML", "GML weights")
 
@@ -107,7 +105,7 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
         "KISSME": KISSME(),
         "XQDA": XQDA(),
         "DMLMJ": DMLMJ(),
-        "GMML": GMML(_GMML_POINT),
+        "GMML": GMML(),
         "NCA": NCA(n_components=n_components, n_samples=_NCA_ROWS, max_iter=50, random_state=random_state),
         "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30),
         "ITML": ITML(random_state=random_state),
@@ -150,7 +148,7 @@ def panel_for(data: Comparisons, random_state: int = 0) -> dict[str, Learner]:
             "MMC": MMC(**seed),
             "KISSME": KISSME(),
             "XQDA": XQDA(),
-            "GMML": GMML(_GMML_POINT),
+            "GMML": GMML(),
         }
     return panel
 
