@@ -15,11 +15,14 @@ def problems(tag: str, address: str) -> list[str]:
     text = {
         name: (ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff")
     }
-    version = re.search(r'^__version__ = "(.*)"$', (ROOT / "src/mahala/__init__.py").read_text(encoding="utf-8"), re.M)[
-        1
-    ]
+    version, of_search = (
+        re.search(r'^__version__ = "(.*)"$', (ROOT / path).read_text(encoding="utf-8"), re.M)[1]
+        for path in ("src/mahala/__init__.py", "search/src/mahala_search/__init__.py")
+    )
     source = tomllib.loads(text["pyproject.toml"])["project"].get("urls", {}).get("Source")
     found = []
+    if of_search != version:
+        found.append(f"mahala-search must have the version of mahala, {version}, got {of_search}")
     if tag != f"v{version}":
         found.append(f"the tag must be v{version}, as src/mahala/__init__.py says, got {tag}")
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", text["CHANGELOG.md"], re.M):

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import mahala
+import mahala_search
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,6 +22,12 @@ def test_the_recipe_requires_what_the_package_requires():
     run = re.search(r"^  run:\n(.*?)^\S", recipe, re.DOTALL | re.MULTILINE)[1]
     assert {"".join(line.split()) for line in re.findall(r"^    - (.*)$", run, re.MULTILINE)} == expected
     assert f'version: "{mahala.__version__}"' in recipe
+
+
+def test_both_packages_have_one_version():
+    project = tomllib.loads((ROOT / "search" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert mahala_search.__version__ == mahala.__version__
+    assert f"mahala[cli]~={mahala.__version__}" in project["dependencies"]
 
 
 def test_a_tag_is_released_only_if_version_changelog_and_address_agree():
