@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -178,8 +179,13 @@ def _check(
 
 
 def _show_all(folder: Path, image: str, console: Console, as_json: bool) -> None:
-    """Write the page of all papers, ours against theirs, with its pictures; print its table."""
+    """Write the pages of all papers, ours against theirs, and of each one in words; print the table of all."""
     from papers.agreement import agreements, draw_agreement, front_page
+    from papers.prose import prose, written_papers
+    from papers.study import studies
+
+    if find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("the page of all papers needs Matplotlib for its pictures: pip install matplotlib")
 
     found = agreements(folder)
     if not found:
@@ -190,10 +196,14 @@ def _show_all(folder: Path, image: str, console: Console, as_json: bool) -> None
             draw_agreement(paper, found[paper]).savefig(file, dpi=110)
     with whole_file(folder / "index.md") as file:
         file.write_text(front_page(found, pictures), encoding="utf-8")
+    for paper in written_papers():
+        if all((folder / paper / study.cells_file).exists() for study in studies(paper).values()):
+            with whole_file(folder / paper / "README.md") as file:
+                file.write_text(prose(paper, folder), encoding="utf-8")
     if as_json:
-        keys = ("paper", "study", "quantity", "cells", "near", "median_difference")
+        keys = ("paper", "study", "quantity", "cells", "near", "equal", "median_difference")
         told = [
-            (paper, one.study, one.quantity, len(one.lines), one.within, one.median)
+            (paper, one.study, one.quantity, len(one.lines), one.within, one.equal, one.median)
             for paper, own in found.items()
             for one in own
         ]
@@ -266,6 +276,8 @@ def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path
     from papers.results import draw, markdown, read_origin, write_table
 
     pictures = draw(study, cells, data)
+    if study.draw is not None and not pictures:
+        terminal(stderr=True).print("The figure needs Matplotlib: pip install matplotlib")
     page = folder / f"{study.name}.md"
     files = [path, page]
     if study.quantities:

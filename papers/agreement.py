@@ -42,6 +42,11 @@ class Agreement(NamedTuple):
         return sum(not line.off for line in self.lines)
 
     @property
+    def equal(self) -> int:
+        """How many cells have means that a t-test does not tell apart."""
+        return sum(not line.p_value < 0.05 for line in self.lines)
+
+    @property
     def median(self) -> float:
         """The median of the differences' sizes."""
         return float(np.median([abs(line.difference) for line in self.lines]))
@@ -93,8 +98,11 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
         wrapped(
             "This page compares our results with those of the papers, in per cent: errors, or mean average precision "
             "(MAP). A cell is one number of a paper's table, the mean of several runs. It is near our mean if the two "
-            "differ by at most two standard deviations. Of the paper's deviation and ours, the larger one counts. "
-            "Our means are over as many runs as in the paper, unless the last column says otherwise."
+            "differ by at most two standard deviations of a run. Of the paper's deviation and ours, the larger one "
+            "counts. Two means are equal here if Welch's t-test, which compares their difference with its standard "
+            "error, does not tell them apart at 0.05. Means of ten runs can be near and not equal: then splits, data "
+            "or programs differ by a little. Our means are over as many runs as in the paper, unless the last column "
+            "says otherwise."
         ),
         "",
         wrapped(
@@ -104,13 +112,13 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
             "those of the papers; on the line, the two are equal."
         ),
         "",
-        "| paper | measure | cells | near | median difference | remarks |",
-        "|---|---|---|---|---|---|",
+        "| paper | measure | cells | near | equal | median difference | remarks |",
+        "|---|---|---|---|---|---|---|",
     ]
     for paper, own in found.items():
         for one in own:
             where = f"[{TITLES[paper]}]({paper}/README.md), [{one.study}]({paper}/{one.study}.md)"
-            numbers = f"{len(one.lines)} | {one.within} | {one.median:.2g}"
+            numbers = f"{len(one.lines)} | {one.within} | {one.equal} | {one.median:.2g}"
             text.append(f"| {where} | {one.quantity} | {numbers} | {REMARKS.get(paper, '')} |")
     text += ["", *(f"![{TITLES[paper]}: ours against the paper's]({name})\n" for paper, name in pictures.items())]
     return "\n".join(text)

@@ -9,7 +9,7 @@ others raw. Triplets combine 3 targets and 3 impostors of each row; in USPS-1 an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +31,8 @@ from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, publis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from papers.prose import Facts
 
 
 @dataclass(frozen=True)
@@ -262,3 +264,19 @@ STUDIES = (
     replace(TABLE3, quick=replace(TABLE3, datasets=("30 components",), runs=1)),
     replace(FIGURE1, quick=replace(FIGURE1, datasets=DIMENSIONS[:3], runs=1)),
 )
+
+
+def facts(found: Mapping[str, Facts]) -> dict[str, object]:
+    """Return the lowest error on USPS, and how many times slower each of two methods is in Figure 1."""
+    ratios = {int(d): found["figure1"][f"{d}, LMNN"] / found["figure1"][f"{d}, BoostMetric"] for d in DIMENSIONS}
+    faster = [ratio for d, ratio in ratios.items() if d <= 200]
+    slower = [1.0 / ratio for d, ratio in ratios.items() if d > 200]
+    assert min(faster) > 1.0
+    assert min(slower) > 1.0, "the page says up to which dimension BoostMetric is faster"
+    return {
+        "lowest_usps": min(found["table3"][f"{setting}, BoostMetric"] for setting in USPS),
+        "faster_low": min(faster),
+        "faster_high": max(faster),
+        "slower_low": min(slower),
+        "slower_high": max(slower),
+    }

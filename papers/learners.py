@@ -12,7 +12,7 @@ others depend on lengths; "Cosine" is their identity. PCA keeps distances unless
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -23,8 +23,11 @@ from scipy.stats import rankdata
 from sklearn.decomposition import PCA as Components
 
 from mahala.batch.boost_metric import BoostMetric
+from mahala.batch.dmlmj import DMLMJ
 from mahala.batch.gml import GML
+from mahala.batch.gmml import GMML
 from mahala.batch.itml import ITML
+from mahala.batch.kissme import KISSME
 from mahala.batch.lda import LDA
 from mahala.batch.lmnn import LMNN
 from mahala.batch.mdm import MDM
@@ -35,9 +38,11 @@ from mahala.batch.psd_boost import PSDBoost
 from mahala.batch.rca import RCA
 from mahala.batch.relief import Relief
 from mahala.batch.simba import Simba
+from mahala.batch.xqda import XQDA
 from mahala.data.datasets import data_folder, load
 from mahala.engine.neighbors import one_hot
 from mahala.evaluation.knn import knn_error
+from mahala.evaluation.ranks import FriedmanResult, friedman_holm
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.aroma import AROMA
@@ -52,12 +57,13 @@ from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.limits import time_limit
 from papers.pa2013.protocol import DATASETS as TABLES_OF_2013
 from papers.pa2013.protocol import SETTINGS
-from papers.ranks import FriedmanResult, friedman_holm
 from papers.results import summarise, wrapped
-from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, timed_fit
+from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, load_kernels, timed_fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from papers.prose import Facts
 
 TABLES_OF_2009 = ("usps", "orl", "mnist", "coil20", "letter", "iris", "vehicle", "pima", "twinpeaks", "helix")
 DATASETS = (*TABLES_OF_2013, *TABLES_OF_2009)  # wine, balance and breast are in both
@@ -90,7 +96,10 @@ SEEDED: dict[str, Callable[..., Learner]] = {
     "NCA": NCA, "LMNN": LMNN, "GML": GML, "GML weights": partial(GML, diagonal=True), "MMC": MMC, "ITML": ITML,
     "BoostMetric": BoostMetric, "PCA whitened": partial(PCA, whiten=True), "Relief": Relief, "Simba": Simba,
 }  # fmt: skip
-UNSEEDED: dict[str, Callable[..., Learner]] = {"PSDBoost": PSDBoost, "RCA": RCA, "LDA": LDA, "MDM": MDM}
+UNSEEDED: dict[str, Callable[..., Learner]] = {
+    "PSDBoost": PSDBoost, "RCA": RCA, "LDA": LDA, "MDM": MDM,
+    "GMML": GMML, "DMLMJ": DMLMJ, "KISSME": KISSME, "XQDA": XQDA,
+}  # fmt: skip
 METHODS = ("Euclidean", "Cosine", *SEEDED, *UNSEEDED)
 
 
@@ -134,8 +143,11 @@ def _measure(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     if similar:
         centre = X.mean(axis=0)
         X, X_test = _of_length_one(X - centre), _of_length_one(X_test - centre)
+    learner = _learner(method, run)
+    if learner is not None:
+        load_kernels(learner, X, y)
     with time_limit(MOST_SECONDS, time.process_time) as limit:
-        metric, seconds = timed_fit(_learner(method, run), X, y)
+        metric, seconds = timed_fit(learner, X, y)
     if similar:
         error = similarity_error(metric or BilinearMetric(np.eye(X.shape[1])), X, y, X_test, y_test)
     else:
@@ -232,3 +244,62 @@ TABLE1 = Study(
     summary=placings,
 )
 STUDIES = (replace(TABLE1, quick=replace(TABLE1, datasets=("wine", "balance", "iris"), runs=1)),)
+
+
+class Placings:
+    """What the page says of the learners, for format strings."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.found, self.cells = compare(cells), cells
+        ranks = self.found.ranks
+        order = [ranks.methods[i] for i in np.argsort(ranks.ranks, kind="stable")]
+        self.first, self.second = order[:2]
+        self.n_methods, self.n_others = len(order), len(order) - 1
+        self.n_tables, self.difference = len(self.found.tables), ranks.critical_difference
+        p_values = dict(zip(ranks.methods, ranks.against(REFERENCE), strict=True))
+        better = [method for method in order if self.rank[method] < self.rank[REFERENCE]]
+        self.p_best = p_values[self.first]
+        self.worse = [method for method in order if p_values[method] < ranks.alpha and method not in better]
+        self.better = [method for method in better if p_values[method] < ranks.alpha]
+        against_best = ranks.against(self.first)
+        self.n_worse_than_best = int(np.sum(against_best < ranks.alpha))
+        self.stopped = {
+            method: sum("stopped" in cell.numbers for cell in cells if cell.method == method) for method in METHODS
+        }
+
+    @property
+    def rank(self) -> dict[str, float]:
+        """The mean rank of each learner."""
+        return dict(zip(self.found.ranks.methods, self.found.ranks.ranks, strict=True))
+
+    def of(self, group: str) -> dict[str, float]:
+        """The mean rank of each learner on a group of tables."""
+        return dict(zip(self.found.ranks.methods, self.found.mean_ranks(GROUPS[group]), strict=True))
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The median of the seconds of each learner."""
+        methods = self.found.ranks.methods
+        return dict(zip(methods, _median_seconds(self.cells, methods), strict=True))
+
+    @property
+    def lower(self) -> dict[str, int]:
+        """The number of tables on which a learner has a lower error than Euclidean distances."""
+        errors = dict(zip(self.found.ranks.methods, self.found.errors.T, strict=True))
+        return {method: int(np.sum(own < errors[REFERENCE])) for method, own in errors.items()}
+
+
+def facts(found: Mapping[str, Facts]) -> dict[str, object]:
+    """Return what the page says of ranks, all together and by groups of tables."""
+    placed = Placings(found["table1"].own_cells)
+    names = {"small": "up to 1,000 rows", "large": "more rows", "narrow": "up to 10 features", "wide": "more features"}
+    groups = {name: placed.of(group) for name, group in names.items()}
+    similar = {
+        f"{end}_{name}": pick(ranks[method] for method in SIMILARITIES)
+        for name, ranks in groups.items()
+        for end, pick in (("low", min), ("high", max))
+    }
+    errors = [found["table1"].mean[method] for method in SIMILARITIES]
+    milliseconds = {method: 1000.0 * seconds for method, seconds in placed.seconds.items()}
+    groups["milliseconds"] = milliseconds
+    return {"placed": placed, "low_similar": min(errors), "high_similar": max(errors), **groups, **similar}

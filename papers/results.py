@@ -7,15 +7,17 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.stats import t as student_t
 
 import mahala
+from mahala.evaluation.ranks import FriedmanResult, friedman_holm
 from mahala.report.page import versions as installed
 from mahala.support.files import whole_file
-from papers.ranks import FriedmanResult, friedman_holm
 from papers.study import Cell, Folder, Numbers, Published, Quantity, Study
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Line(NamedTuple):
     mean: float
     sd: float
     published: Published | None
+    # Number of runs behind the published mean.
+    paper_runs: int = 1
 
     @property
     def difference(self) -> float:
@@ -47,6 +51,28 @@ class Line(NamedTuple):
         """Whether the two differ by more than two standard deviations."""
         return self.spread > 0.0 and abs(self.difference) > 2.0 * self.spread
 
+    @property
+    def p_value(self) -> float:
+        """The p-value of Welch's t-test that the two means are equal; NaN if neither has a standard deviation.
+
+        The difference is compared with its standard error. A deviation that is not known is taken to be the other one.
+        """
+        theirs = (self.published.sd if self.published else None) or 0.0
+        known = [(sd, n) for sd, n in ((self.sd, self.runs), (theirs, self.paper_runs)) if sd > 0.0 and n > 1]
+        if self.published is None or not known:
+            return math.nan
+        # The variances of the two means.
+        ours, other = (self.sd or theirs) ** 2 / self.runs, (theirs or self.sd) ** 2 / self.paper_runs
+        freedom = min(n for _, n in known) - 1.0
+        if len(known) == 2:
+            freedom = (ours + other) ** 2 / (ours**2 / (self.runs - 1) + other**2 / (self.paper_runs - 1))
+        return float(2.0 * student_t.sf(abs(self.difference) / math.sqrt(ours + other), freedom))
+
+    @property
+    def marks(self) -> str:
+        """`*` if the two differ by more than two standard deviations, `†` if they do by the t-test at 0.05."""
+        return "*" * self.off + "†" * (self.p_value < 0.05)
+
 
 def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[Line]:
     """Return the lines of a table of the quantity, in the order of the paper."""
@@ -60,7 +86,8 @@ def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[L
             if len(values):
                 sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
                 published = quantity.published.get(dataset, {}).get(method)
-                lines.append(Line(dataset, method, len(values), float(values.mean()), sd, published))
+                paper_runs = 1 if dataset in study.once else study.runs
+                lines.append(Line(dataset, method, len(values), float(values.mean()), sd, published, paper_runs))
     return lines
 
 
@@ -84,16 +111,16 @@ def _cell(quantity: Quantity, line: Line | None, newline: str) -> str:
 
 
 def in_words(quantity: Quantity, line: Line) -> tuple[str, str, str]:
-    """Format ours ± sd, the published mean and the difference, starred if large; the last two may be empty."""
+    """Format ours ± sd, the published mean and the difference with its marks; the last two may be empty."""
     ours = _number(line.mean, quantity.form)
     if quantity.spread and line.runs > 1:
         ours += f" ± {_number(line.sd, quantity.form)}"
     if line.published is None:
         return ours, "", ""
-    star = "*" if quantity.spread and line.off else ""
+    marks = line.marks if quantity.spread else ""
     # As many digits as ours, unless those are only two.
     theirs = f"{line.published.mean:{'.8g' if quantity.form == 'g' else quantity.form}}"
-    return ours, theirs, f"{_number(line.difference, quantity.form, '+')}{star}"
+    return ours, theirs, f"{_number(line.difference, quantity.form, '+')}{marks}"
 
 
 def _number(value: float, form: str, sign: str = "") -> str:
@@ -134,7 +161,12 @@ def ranks_in_words(comparison: FriedmanResult) -> str:
 
 
 def draw(study: Study, cells: Sequence[Cell], folder: Folder) -> dict[str, Figure]:
-    """Draw the figure of a study, if it has one, and the ranks of its methods; by names for their files."""
+    """Draw the figure of a study, if it has one, and the ranks of its methods; by names for their files.
+
+    Without Matplotlib there are none.
+    """
+    if find_spec("matplotlib") is None:
+        return {}
     from papers.plots import critical_difference
 
     figures = {} if study.draw is None else {study.name: study.draw(cells, folder)}
@@ -212,15 +244,27 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
             continue
         text += [f"## {quantity.title}", ""]
         if any(line.published for line in lines):
-            star = "; \\* more than two standard deviations" if quantity.spread else ""
             ours = "Ours ± one standard deviation" if quantity.spread else "Ours"
-            text += [f"{ours}; beneath it the paper's (and the difference{star}).", ""]
+            text += [wrapped(f"{ours}; beneath it the paper's, and the difference.{_meaning(lines, quantity)}"), ""]
         text += [_line(header), "|---" * len(header) + "|", *map(_line, rows), ""]
         comparison = ranks(study, quantity, lines)
         if comparison is not None:
             text += [wrapped(ranks_in_words(comparison)), ""]
     text += [f"![{study.title}]({picture})\n" for picture in pictures]
     return "\n".join(text)
+
+
+def _meaning(lines: Sequence[Line], quantity: Quantity) -> str:
+    """Return what the marks of a table mean, and how many there are."""
+    compared = [line for line in lines if line.published and line.spread > 0.0]
+    if not quantity.spread or not compared:
+        return ""
+    far, unequal = (sum(mark in line.marks for line in compared) for mark in "*†")
+    return (
+        f" \\* The two differ by more than two standard deviations of a run, the larger one of ours and the paper's "
+        f"({far} of {len(compared)} cells). † The means differ by Welch's t-test, which compares the difference with "
+        f"its standard error, at p < 0.05 ({unequal} cells; about {0.05 * len(compared):.0f} would by chance)."
+    )
 
 
 def wrapped(paragraph: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import clone
 
 from mahala.compiled.threads import one_thread
 from mahala.evaluation.cell_file import CellFile
@@ -188,10 +189,31 @@ def measure_cells(
         yield done, len(wanted), cell
 
 
+WARM_UP = 20  # iterations
+# Kinds of learners that this process has fitted.
+_fitted: set[str] = set()
+
+
+def load_kernels(learner: Any, *given: Any) -> None:
+    """Fit a copy of the learner for some iterations, if it is the first of its kind in this process."""
+    settings = learner.get_params(deep=False)
+    kind = f"{type(learner).__name__} {[value for value in settings.values() if isinstance(value, str | bool)]}"
+    if kind not in _fitted:
+        short = {"max_iter": min(WARM_UP, settings["max_iter"])} if "max_iter" in settings else {}
+        clone(learner).set_params(**short).fit(*given)
+        _fitted.add(kind)
+
+
 def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
-    """Fit a learner and return its metric and the CPU seconds; without a learner, return None and 0."""
+    """Fit a learner and return its metric and the CPU seconds; without a learner, return None and 0.
+
+    Compiled code is loaded before.
+    """
+    if learner is None:
+        return None, 0.0
+    load_kernels(learner, *given)
     start = time.process_time()
-    metric = None if learner is None else learner.fit(*given).metric_
+    metric = learner.fit(*given).metric_
     return metric, time.process_time() - start
 
 

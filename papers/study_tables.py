@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from papers.study import Cell, Quantity, Study
 
 
+MARKS = ", * over two standard deviations, † means differ by a t-test, p < 0.05"
+
+
 def list_studies(console: Console, papers: Iterable[str]) -> None:
     """Print the studies of all papers."""
     from rich.table import Table
@@ -33,10 +36,11 @@ def print_agreement(found: Mapping[str, Sequence[Agreement]], console: Console) 
     """Print how many cells of each paper are near the published ones."""
     from rich.table import Table
 
-    shown = Table("paper", "study", "what", "cells", "near", "median difference", box=None)
+    shown = Table("paper", "study", "what", "cells", "near", "equal", "median difference", box=None)
     for paper, own in found.items():
         for one in own:
-            shown.add_row(paper, one.study, one.quantity, str(len(one.lines)), str(one.within), f"{one.median:.2g}")
+            counts = map(str, (len(one.lines), one.within, one.equal))
+            shown.add_row(paper, one.study, one.quantity, *counts, f"{one.median:.2g}")
     console.print(shown)
 
 
@@ -99,8 +103,7 @@ def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
     from papers.results import table
 
     compared = any(line.published for line in lines)
-    star = ", * over two standard deviations" if quantity.spread else ""
-    caption = f"beneath ours: the paper's (difference{star})" if compared else None
+    caption = f"beneath ours: the paper's (difference{MARKS if quantity.spread else ''})" if compared else None
     header, rows = table(study, quantity, lines, newline="\n")
     shown = Table(title=quantity.title, caption=caption, show_lines=compared)
     for name in header:
@@ -117,7 +120,7 @@ def _long_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
 
     from papers.results import in_words
 
-    caption = "* over two standard deviations apart" if quantity.spread else None
+    caption = MARKS.removeprefix(", ") if quantity.spread else None
     # Without rules between the columns the table fits into 60 characters.
     shown = Table(title=quantity.title, caption=caption, box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in (study.axis, "method"):

@@ -7,8 +7,9 @@ have the same data. As the published Euclidean errors suggest, errors are averag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from mahala.support.arrays import FloatArray, IndexArray
 from papers.pa2013.figures import FIGURE3, FIGURE4, FIGURE5, draw_seconds
 from papers.pa2013.protocol import DATASETS, SETTINGS, halves, tuned_pa
 from papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table, timed_fit
+
+if TYPE_CHECKING:
+    from papers.prose import Facts
 
 METHODS = ("Euclidean", "ITML", *SETTINGS)
 # As printed in the paper: error (best k), and seconds (standard deviation).
@@ -130,3 +134,22 @@ STUDIES = (
     ),
     *(replace(study, quick=replace(study, runs=2)) for study in (FIGURE4, FIGURE5)),
 )
+
+
+def facts(found: Mapping[str, Facts]) -> dict[str, object]:
+    """Return what the page says of the best k on ecoli, of "+" and "-", and of times."""
+    table, times, streams = found["table2"], found["table3"], found["figure3"]
+    runs = [cell.numbers for cell in table.own_cells if cell[:2] == ("ecoli", "PALS+")]
+    variants = ("I", "II", "LS")
+    errors = {
+        name: {sign: [streams[f"{name}, PA{variant}{sign}"] for variant in variants] for sign in "+-"}
+        for name in DATASETS
+    }
+    faster = [f"PA-{variant}" for variant in variants if times.p[f"PA{variant}-, PA{variant}+"] < 0.05]
+    return {
+        "best_k_ecoli": float(_best_k(runs)[0]),
+        "ecoli_17": float(np.mean([run["error17"] for run in runs])),
+        "minus_better": sum(np.mean(own["-"]) < np.mean(own["+"]) for own in errors.values()),
+        "minus_all": ", ".join(name for name, own in errors.items() if max(own["-"]) < min(own["+"])),
+        "faster_minus": " and ".join(faster),
+    }

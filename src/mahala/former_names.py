@@ -21,8 +21,6 @@ OF_LEARNERS = {
 OF_PACKAGE = {
     "AnswerBoard": "compare returns a Leaderboard, of answers as of rows",
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
-    "FriedmanResult": "papers.ranks of the repository has it",
-    "friedman_holm": "papers.ranks of the repository has it",
     "ITML_Supervised": "ITML learns from labels, too",
     "LSML_Supervised": "mahala.batch.LSML learns from labels, too",
     "MMC_Supervised": "MMC learns from labels, too",

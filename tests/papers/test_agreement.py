@@ -29,12 +29,12 @@ def test_near_and_far_cells_are_told_apart(folder):
     found = agreements(folder)
     assert list(found) == ["gml2014"]
     (own,) = found["gml2014"]
-    assert (own.study, len(own.lines), own.within) == ("table2", 2, 1)
+    assert (own.study, len(own.lines), own.within, own.equal) == ("table2", 2, 1, 1)
     assert own.median == pytest.approx(0.5 * sum(abs(line.difference) for line in own.lines))
     legend = draw_agreement("gml2014", [own]).axes[0].get_legend()
     assert [text.get_text() for text in legend.texts] == ["within two deviations: 1 cells", "farther apart: 1 cells"]
     page = front_page(found, {"gml2014": "a.png"})
-    assert f"| 2 | 1 | {own.median:.2g} |" in page
+    assert f"| 2 | 1 | {own.equal} | {own.median:.2g} |" in page
     assert "](gml2014/table2.md)" in page
     assert "(a.png)" in page
 

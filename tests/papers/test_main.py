@@ -67,6 +67,22 @@ def test_a_figure_is_drawn(tmp_path):
     assert "<svg" in (tmp_path / "quick" / "boostmetric2009" / "figure1.svg").read_text()
 
 
+def test_tables_need_no_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for place in ("papers.results", "papers.__main__"):
+        monkeypatch.setattr(f"{place}.find_spec", lambda name: None)
+    study, folder = studies("boostmetric2009")["figure1"], tmp_path / "boostmetric2009"
+    folder.mkdir()
+    append_cell(folder / study.cells_file, Cell("50", "LMNN", 0, {"seconds": 40.0}))
+    result = papers("boostmetric2009", "--figure", "1", "--show", "--output", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "pip install matplotlib" in result.stderr
+    assert "| 50 | 40 |" in (folder / "figure1.md").read_text().replace("\u00a0", " ")
+    everything = papers("all", "--show", "--output", str(tmp_path))
+    assert everything.exit_code == 2
+    assert "Matplotlib" in everything.stderr
+
+
 def test_in_a_narrow_terminal_nothing_is_cut_off(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     study, folder = studies("gml2014")["table4"], tmp_path / "gml2014"
@@ -78,8 +94,8 @@ def test_in_a_narrow_terminal_nothing_is_cut_off(tmp_path, monkeypatch):
     assert shown.exit_code == 0, shown.output
     lines = [" ".join(line.split()) for line in shown.output.splitlines()]
     assert "data set method ours paper difference" in lines
-    assert "parkinsons MDM 40.50 ± 0.71 10.00 +30.50*" in lines
-    assert "GML weights 40.50 ± 0.71 8.78 +31.72*" in lines
+    assert "parkinsons MDM 40.50 ± 0.71 10.00 +30.50*†" in lines
+    assert "GML weights 40.50 ± 0.71 8.78 +31.72*†" in lines
 
 
 def test_without_a_paper_all_are_listed():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from papers.agreement import agreements, front_page
 from papers.check import RESULTS
+from papers.prose import all_facts, prose, written_papers
 from papers.results import markdown, read_origin
 from papers.study import PAPERS, read_cells, studies
 
@@ -21,3 +23,24 @@ def test_page_of_a_study(paper, name):
     page = (RESULTS / paper / f"{name}.md").read_text(encoding="utf-8")
     pictures = [line.rpartition("(")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert page == markdown(study, cells, read_origin(path.with_suffix(".json")), pictures)
+
+
+@pytest.mark.parametrize("paper", written_papers())
+def test_numbers_in_prose_are_those_of_the_cells(paper):
+    """`python -m papers --show all --output docs/results` writes the pages again."""
+    assert (RESULTS / paper / "README.md").read_text(encoding="utf-8") == prose(paper, RESULTS)
+
+
+def test_front_page():
+    found = agreements(RESULTS)
+    pictures = {paper: f"agreement-{paper}.svg" for paper in found}
+    assert (RESULTS / "index.md").read_text(encoding="utf-8") == front_page(found, pictures)
+
+
+def test_what_other_pages_say_of_the_learners():
+    """Which one is first in rank, and that none is shown to beat Euclidean distances in general."""
+    placed = all_facts("learners", RESULTS)["placed"]
+    readme = " ".join((RESULTS.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    assert f"[{placed.first}](docs/learners/{placed.first}.md) on scaled features: it has the best mean rank" in readme
+    assert "no single learner is shown to beat Euclidean distances" in readme
+    assert placed.better == []

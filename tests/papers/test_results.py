@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
+from scipy.stats import ttest_ind_from_stats
 
 import mahala
 from papers.results import (
@@ -75,8 +77,11 @@ def test_table_page_and_file(tmp_path):
 
 
 def test_stars():
-    far = Line("a", "m", 3, 10.0, 1.0, Published(20.0))
-    assert in_words(ERROR, far) == ("10.00 ± 1.00", "20.00", "-10.00*")
+    far = Line("a", "m", 3, 10.0, 1.0, Published(20.0), 3)
+    assert in_words(ERROR, far) == ("10.00 ± 1.00", "20.00", "-10.00*†")
+    near = far._replace(published=Published(11.5, 1.0))
+    assert in_words(ERROR, near._replace(runs=20, paper_runs=20))[2] == "-1.50†"
+    assert in_words(ERROR, near)[2] == "-1.50"
     assert in_words(SECONDS, far) == ("10", "20", "-10")
     assert in_words(SECONDS, Line("a", "m", 1, 0.01234, 0.0, Published(2993.64))) == ("0.012", "2993.64", "-2994")
 
@@ -103,6 +108,19 @@ def test_a_quantity_may_choose_among_the_numbers():
 )
 def test_off_by_more_than_two_deviations(mean, sd, published, off):
     assert Line("a", "m", 3, mean, sd, published).off == off
+
+
+def test_means_are_compared_by_their_standard_errors():
+    line = Line("a", "m", 10, 18.4, 1.1, Published(19.8, 1.4), 8)
+    expected = ttest_ind_from_stats(18.4, 1.1, 10, 19.8, 1.4, 8, equal_var=False).pvalue
+    assert line.p_value == pytest.approx(expected)
+    # Of one mean the deviation is not known, or there is one run.
+    t = 1.4 / math.sqrt(1.1**2 / 10 + 1.1**2 / 8)
+    assert line._replace(published=Published(19.8)).p_value == pytest.approx(2 * student_t.sf(t, 9))
+    t = 1.4 / math.sqrt(1.4**2 / 1 + 1.4**2 / 8)
+    assert line._replace(runs=1, sd=0.0).p_value == pytest.approx(2 * student_t.sf(t, 7))
+    assert math.isnan(line._replace(sd=0.0, published=Published(19.8)).p_value)
+    assert math.isnan(line._replace(published=None).p_value)
 
 
 def test_ranks_over_the_data_sets_that_have_all_methods():

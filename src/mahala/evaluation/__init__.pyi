@@ -7,6 +7,8 @@ from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
+from mahala.evaluation.ranks import FriedmanResult as FriedmanResult
+from mahala.evaluation.ranks import friedman_holm as friedman_holm
 from mahala.evaluation.statistics import PairedGain as PairedGain
 from mahala.judge import Verdict as Verdict
 
