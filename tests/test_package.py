@@ -133,6 +133,8 @@ def test_dependencies_are_those_that_are_imported():
             ("cli", extras["cli"]),
             ("report", extras["cli"]),
             ("engine/torch", extras["gpu"]),
+            ("torch.py", extras["gpu"]),
+            ("river.py", extras["river"]),
         )
     }
     package = ROOT / "src" / "mahala"
