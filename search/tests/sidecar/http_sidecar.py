@@ -86,10 +86,10 @@ def opened(folder, name="search.db"):
 
 
 @contextlib.contextmanager
-def running(sidecar, **settings):
+def running(sidecar, pages=(), **settings):
     """Serve in a thread; yield the address."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        server = uvicorn.Server(configuration(create_app(sidecar, ServerSettings(**settings))))
+        server = uvicorn.Server(configuration(create_app(sidecar, ServerSettings(**settings), pages)))
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         wait_for(lambda: server.started)

@@ -150,13 +150,14 @@ def connection():
     engine.dispose()
 
 
-def add(connection, searches, space="s1"):
-    """Add searches: (arm, user, query, reactions, more columns)."""
+def add(connection, searches, space="s1", at=9.0):
+    """Add searches, a second apart: (arm, user, query, reactions, more columns)."""
     rows = [
-        {"space": space, "id": f"{space}-{at}", "query": query, "user": user, "arm": arm, "version": 1, "at": 9.0}
-        | {"ids": ["a", "b", "c"], "reactions": reactions, "logged": {}, "waits": 0, "seen": None, "teams": None}
+        {"space": space, "id": f"{space}-{number}", "query": query, "user": user, "arm": arm, "version": 1}
+        | {"at": at + number, "ids": ["a", "b", "c"], "reactions": reactions, "logged": {}, "waits": 0}
+        | {"seen": None, "teams": None}
         | dict(*more)
-        for at, (arm, user, query, reactions, *more) in enumerate(searches)
+        for number, (arm, user, query, reactions, *more) in enumerate(searches)
     ]
     connection.execute(pages.insert(), rows)
 

@@ -4,6 +4,12 @@ const SVG = ["svg", "line", "path", "circle", "text"];
 const KEY = "mahala key";
 const ARMS = { learned: "learned search", plain: "plain search", mixed: "both mixed" };
 const QUERIES = { all: "all queries", head: "frequent queries", tail: "rare queries" };
+const PROGRESS = {
+  logged: "pages and reactions with all vectors",
+  learned: "of these learned",
+  waiting: "pages that wait for vectors",
+  missing: "items without a vector",
+};
 const MEASURES = ["clicks", "purchases", "revenue"];
 const WAIT = 2000;
 let space = null;
@@ -44,7 +50,7 @@ const address = (path) => `/v1/spaces/${encodeURIComponent(space)}${path}`;
 function table(head, rows) {
   const line = (tag, row) => el("tr", {}, row.map((cell) => el(tag, {}, cell)));
   const body = el("tbody", {}, rows.map((row) => line("td", row)));
-  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, line("th", head)), body));
+  return el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": head.join(", ") }, el("table", {}, el("thead", {}, line("th", head)), body));
 }
 
 function list(where, rows) {
@@ -98,7 +104,7 @@ function lines(width, parts, names) {
     const way = points.map(([place, value], n) => `${n ? "L" : "M"}${x(place)},${y(value)}`).join("");
     const [place, value] = points.at(-1);
     svg.append(el("path", { d: way, class: kind }), el("circle", { cx: x(place), cy: y(value), r: 3.5, class: kind }));
-    ends.push({ y: y(value) + 4, name: ARMS[name] ?? name });
+    ends.push({ y: y(value) + 4, name });
   });
   ends.sort((one, other) => one.y - other.y);
   ends.forEach((end, at) => {
@@ -109,6 +115,7 @@ function lines(width, parts, names) {
 }
 
 function draw(report, status) {
+  for (const id of ["report", "values"]) $(id).hidden = false; // before widths are read
   const names = Object.keys(report.arms);
   const wide = Math.min(560, $("gain").clientWidth || 320);
   const verdict = { "shown to help": "good", "does not help": "wrong" }[report.verdict] ?? "";
@@ -121,7 +128,7 @@ function draw(report, status) {
   $("basis").textContent = `${basis}Intervals hold with 95 %, however often you look.`;
   $("arms").replaceChildren(
     table(
-      ["", "searches", "people", ...MEASURES],
+      ["ranking", "searches", "people", ...MEASURES],
       names.map((name) => {
         const arm = report.arms[name];
         return [ARMS[name] ?? name, number(arm.searches), number(arm.people), ...MEASURES.map((one) => small(arm[one]))];
@@ -147,13 +154,12 @@ function draw(report, status) {
   $("history").replaceChildren(
     report.history.length ? lines(wide, report.history, names) : el("p", { class: "soft" }, "Nothing is compared yet."),
   );
-  list("learned", Object.entries(status.progress).map(([name, n]) => [name, String(n)]));
+  list("learned", Object.entries(status.progress).map(([name, n]) => [PROGRESS[name] ?? name, number(n)]));
   list("left", [["searches of programs", number(report.bots)], ...Object.entries(status.counts).map(([why, n]) => [why, number(n)])]);
   $("served").textContent =
     (status.version ? `Version ${status.version} is served` : "The plain ranking is served") +
     (status.pinned === null ? "; the newest one follows." : ", and stays until you change it.") +
     (status.problem ? ` ${status.problem}` : "");
-  for (const id of ["report", "values"]) $(id).hidden = false;
 }
 
 async function update() {
