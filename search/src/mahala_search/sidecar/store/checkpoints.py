@@ -26,7 +26,10 @@ class LeaseLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A version of the state of a learner: the last entry that it has learned, and the ids of remembered items."""
+    """A version of the state of a learner: the last entry that it has learned, and the ids of remembered items.
+
+    `written` is the last entry that any version of its generation has learned: not each one has a state.
+    """
 
     version: int
     place: int
@@ -34,6 +37,7 @@ class Checkpoint:
     names: Sequence[str]
     status: Any
     state: bytes
+    written: int
 
 
 class Checkpoints:
@@ -82,7 +86,9 @@ class Checkpoints:
             if row is None:
                 return None
             state = _data(connection, space_id, row.version, "state")
-        return Checkpoint(row.version, row.place, row.generation, row.names, row.status, state)
+            of_generation = (checkpoints.c.space == space_id) & (checkpoints.c.generation == row.generation)
+            written = connection.scalar(sa.select(sa.func.max(checkpoints.c.place)).where(of_generation))
+        return Checkpoint(row.version, row.place, row.generation, row.names, row.status, state, written)
 
     def write(
         self, space_id: str, fence: int, *, place: int, generation: int, names: Sequence[str], status: Any,

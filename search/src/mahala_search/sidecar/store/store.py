@@ -173,20 +173,20 @@ class Store:
                     results |= zip(groups, writer.write(list(groups.values())), strict=True)
         return [results[at] for at in range(len(batch))]
 
-    def missing(self, space_id: str, limit: int) -> list[str]:
-        """Return ids of items that were shown and have no vector, those first that were asked for least often."""
+    def missing(self, space_id: str, limit: int, tries: int | None = None) -> list[str]:
+        """Return ids of items that were shown and have no vector; with `tries`, those asked for in vain that often."""
         table = tables.items
-        query = sa.select(table.c.id).where(table.c.space == space_id, table.c.vector.is_(None))
+        query = sa.select(table.c.id).where(table.c.space == space_id, table.c.vector.is_(None)).limit(limit)
         with self.reading() as connection:
-            return list(connection.scalars(query.order_by(table.c.tries, table.c.id).limit(limit)))
+            return list(connection.scalars(query if tries is None else query.where(table.c.tries == tries)))
 
-    def missing_queries(self, space_id: str, limit: int) -> dict[str, str]:
-        """Return keys and texts of queries without a vector, those first that were asked for least often."""
+    def missing_queries(self, space_id: str, limit: int, tries: int) -> dict[str, str]:
+        """Return keys and texts of queries without a vector that were asked for in vain this often."""
         table = tables.queries
         mine = (table.c.space == space_id) & table.c.vector.is_(None) & table.c.text.is_not(None)
-        query = sa.select(table.c.key, table.c.text).where(mine).order_by(table.c.tries, table.c.key)
+        query = sa.select(table.c.key, table.c.text).where(mine, table.c.tries == tries).limit(limit)
         with self.reading() as connection:
-            return {row.key: row.text for row in connection.execute(query.limit(limit))}
+            return {row.key: row.text for row in connection.execute(query)}
 
     def add_vectors(
         self,
@@ -197,14 +197,13 @@ class Store:
     ) -> None:
         """Write vectors of items, and of queries by their keys, unless they have one; log the pages that waited.
 
-        Items and queries that are `absent` in the engine are asked for after others.
+        Items that are `absent` in the engine are asked for less often.
         """
         with self.writing() as connection:
             _writer(connection, space_id).add_vectors(dict(vectors), dict(queries))
             for part in blocks(sorted(absent)):
-                for table, key in ((tables.items, tables.items.c.id), (tables.queries, tables.queries.c.key)):
-                    mine = (table.c.space == space_id) & key.in_(part)
-                    connection.execute(table.update().where(mine).values(tries=table.c.tries + 1))
+                mine = (tables.items.c.space == space_id) & tables.items.c.id.in_(part)
+                connection.execute(tables.items.update().where(mine).values(tries=tables.items.c.tries + 1))
 
     def read_log(self, space_id: str, after: int, limit: int) -> list[Entry]:
         """Return the entries after a place, in order."""

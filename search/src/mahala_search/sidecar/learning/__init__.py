@@ -1,0 +1,1 @@
+"""Learning from the log, in a process of its own."""

@@ -1,0 +1,1 @@
+"""Resolvers: vectors of items, by their ids, from the engine of a team."""

@@ -1,0 +1,265 @@
+"""The store against a model of dictionaries that does the same slowly, and obviously so."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from mahala_search.sidecar.records import Query, Reaction, Search, Settings, Shown
+from mahala_search.sidecar.store import writes
+
+DAY, NOW = 86400.0, time.time()
+VECTOR = np.array([1.0, 0.0])
+PAGES, ITEMS, USERS, QUERIES = ["p0", "p1", "p2", "p3"], list("abcdefgh"), [None, "1" * 32, "2" * 32], ["q0", "q1"]
+
+
+class Page:
+    def __init__(self, search):
+        self.id, self.query, self.user, self.at = search.id, search.query.key, search.user, search.at
+        self.ids = self.seen = None
+        self.reactions = {}  # by item and kind: value, revenue, user, time
+        self.logged = None  # the value of each item in the log
+        self.forgotten = False
+
+    def counted(self):
+        reacted = {item for item, _ in self.reactions}
+        return [item for at, item in enumerate(self.ids) if self.seen is None or at < self.seen or item in reacted]
+
+
+class Reference:
+    """What a space should hold, in dictionaries; every write looks at all pages."""
+
+    def __init__(self):
+        self.pages, self.items, self.queries, self.forgotten, self.counts = {}, set(), set(), {}, {}
+        self.since = {}  # by query, whether it has a vector or not, the time of its first search
+        self.asked, self.log, self.n_logged = set(), [], 0
+
+    def write(self, works):
+        touched, outcomes = [], []
+        for work in works:  # pages that are there already come first, in the order of the works
+            if (id := getattr(work, "search_id", None) or work.id) in self.pages and id not in touched:
+                touched.append(id)
+        for work in works:
+            outcome = self.take(work)
+            outcomes.append(outcome)
+            if isinstance(outcome, str):
+                self.counts[outcome] = self.counts.get(outcome, 0) + 1
+        touched += [
+            id
+            for id in self.pages
+            if id not in touched and id in {getattr(w, "search_id", None) or w.id for w in works}
+        ]
+        self.settle(touched)
+        return outcomes
+
+    def take(self, work):
+        """Return whether a work is new, or why it is ignored."""
+        if isinstance(work, Search):
+            return self.search(work)
+        if isinstance(work, Shown) and work.search is not None and work.search_id not in self.pages:
+            result = self.search(work.search)
+            if isinstance(result, str):
+                return result
+        page = self.pages.get(work.search_id)
+        if page is None:
+            return writes.UNKNOWN
+        if page.forgotten:
+            return writes.FORGOTTEN
+        if isinstance(work, Shown):
+            is_new = page.ids is None
+            if is_new:
+                page.ids, page.seen = list(work.ids), work.seen
+            elif page.seen is not None:
+                page.seen = max(page.seen, len(page.ids) if work.seen is None else work.seen)
+            self.items |= {id for id in work.vectors if id in page.ids}
+            return is_new
+        user = work.user or page.user
+        if page.ids is None or work.item not in page.ids:
+            return writes.NOT_SHOWN
+        if (reason := self.refusal(user, work.at)) is not None:
+            return reason
+        if work.kind == "impression":
+            before = page.seen
+            if page.seen is not None:
+                page.seen = max(page.seen, page.ids.index(work.item) + 1)
+            return page.seen != before
+        before = page.reactions.get((work.item, work.kind))
+        if before is None:
+            page.reactions[work.item, work.kind] = [work.value, work.revenue, user, work.at]
+            return True
+        larger = max(before[0], work.value), max(before[1], work.revenue)
+        is_new = larger != tuple(before[:2])
+        before[:2] = larger
+        return is_new
+
+    def search(self, search):
+        if search.id in self.pages:
+            return writes.FORGOTTEN if self.pages[search.id].forgotten else False
+        if (reason := self.refusal(search.user, search.at)) is not None:
+            return reason
+        self.pages[search.id] = Page(search)
+        self.since.setdefault(search.query.key, search.at)
+        if search.query.vector is not None:
+            self.queries.add(search.query.key)
+        return True
+
+    def refusal(self, user, at):
+        if user in self.forgotten and at <= self.forgotten[user]:
+            return writes.FORGOTTEN
+        return writes.OLD if at < NOW - 90 * DAY else None
+
+    def is_ready(self, page):
+        return page.ids is not None and page.query in self.queries and self.items >= set(page.counted())
+
+    def settle(self, touched):
+        """Log what can be: of the pages touched, then of all others by their times."""
+        rest = sorted((page.at, id) for id, page in self.pages.items() if id not in touched)
+        for id in [*touched, *(id for _, id in rest)]:
+            page = self.pages[id]
+            if page.ids is not None and not page.forgotten:
+                self.asked |= set(page.counted())
+                if self.is_ready(page):
+                    self.log_page(page)
+
+    def log_page(self, page):
+        largest = {}
+        for (item, _), one in page.reactions.items():
+            if item not in largest or one[0] > largest[item][0]:
+                largest[item] = one
+        new = {item: one for item, one in largest.items() if one[0] > (page.logged or {}).get(item, 0.0)}
+        users = []
+        for item in dict.fromkeys(item for item, _ in page.reactions):
+            if item in new and new[item][2] not in users:
+                users.append(new[item][2])
+        if not users and page.logged is None:
+            users = [page.user]
+        for user in users:
+            mine = {item: one[0] for item, one in new.items() if one[2] == user}
+            entry = {item: mine.get(item, 0.0) for item in page.counted() if item in mine or item not in largest}
+            self.n_logged += 1
+            self.log.append((self.n_logged, page.id, user, entry, page.logged is None))
+            page.logged = (page.logged or {}) | mine
+        page.logged = page.logged or {}
+
+    def forget(self, user):
+        own = [page for page in self.pages.values() if page.user == user and not page.forgotten]
+        for page in own:
+            page.forgotten, page.user, page.reactions = True, None, {}
+        others = [page for page in self.pages.values() if any(one[2] == user for one in page.reactions.values())]
+        for page in others:
+            page.reactions = {key: one for key, one in page.reactions.items() if one[2] != user}
+            left = {item for item, _ in page.reactions}
+            page.logged = page.logged and {item: value for item, value in page.logged.items() if item in left}
+        self.log = [entry for entry in self.log if not self.pages[entry[1]].forgotten and entry[2] != user]
+        self.forgotten[user] = time.time()
+        self.forget_queries(float("inf"))
+        self.settle(sorted(page.id for page in others))
+        return len(own) + len(others)
+
+    def forget_queries(self, before):
+        used = {page.query for page in self.pages.values() if not page.forgotten}
+        self.since = {key: at for key, at in self.since.items() if key in used or at >= before}
+        self.queries &= self.since.keys()
+
+    def prune(self, now):
+        old = {id for id, page in self.pages.items() if page.at < now - 90 * DAY}
+        self.log = [entry for entry in self.log if entry[1] not in old]
+        self.pages = {id: page for id, page in self.pages.items() if id not in old}
+        if old:
+            self.forget_queries(now - 90 * DAY)
+        return len(old)
+
+
+TIMES = st.sampled_from([NOW - 100 * DAY, NOW - 80 * DAY, NOW - 70 * DAY, NOW, NOW + 5 * DAY])
+SEARCHES = st.builds(
+    Search, st.sampled_from(PAGES), st.builds(Query, st.sampled_from(QUERIES), st.sampled_from([None, VECTOR])),
+    st.sampled_from(USERS), at=TIMES,
+)  # fmt: skip
+
+
+@st.composite
+def shown(draw):
+    ids = draw(st.lists(st.sampled_from(ITEMS), min_size=1, max_size=4, unique=True))
+    page, seen = draw(st.sampled_from(PAGES)), draw(st.none() | st.integers(0, len(ids)))
+    vectors = dict.fromkeys(draw(st.lists(st.sampled_from(ids), max_size=2, unique=True)), VECTOR)
+    search = draw(st.none() | SEARCHES.map(lambda one: Search(page, one.query, one.user, at=one.at)))
+    return Shown(page, ids, seen, vectors=vectors, search=search)
+
+
+REACTIONS = st.builds(
+    Reaction, st.sampled_from(PAGES), st.sampled_from(ITEMS), st.sampled_from(["click", "purchase", "impression"]),
+    st.sampled_from([1.0, 2.0, 3.0]), st.sampled_from([0.0, 5.0]), st.sampled_from(USERS), TIMES,
+)  # fmt: skip
+GROUPS = st.lists(st.lists(SEARCHES | shown() | REACTIONS, max_size=4), min_size=1, max_size=3)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    store = None
+
+    @initialize()
+    def begin(self):
+        for name in self.store.spaces():
+            self.store.drop(name)
+        self.space = self.store.create("s", Settings(width=2))
+        self.reference = Reference()
+
+    @rule(groups=GROUPS)
+    def write(self, groups):
+        results = self.store.write([(self.space.id, works) for works in groups])
+        works = [work for group in groups for work in group]
+        written = [one for result in results for one in result]
+        assert [one.ignored or one.new for one in written] == self.reference.write(works)
+        for work, one in zip(works, written, strict=True):
+            if isinstance(work, Shown) and one.ignored is None:
+                lacking = set(self.reference.pages[work.search_id].counted()) - self.reference.items
+                assert set(one.missing) == lacking
+
+    @rule(
+        ids=st.lists(st.sampled_from(ITEMS), max_size=2, unique=True),
+        keys=st.lists(st.sampled_from(QUERIES), unique=True),
+    )
+    def add_vectors(self, ids, keys):
+        keys = [key for key in keys if key in self.reference.since]
+        self.store.add_vectors(self.space.id, dict.fromkeys(ids, VECTOR), ["a"], dict.fromkeys(keys, VECTOR))
+        self.reference.items |= set(ids)
+        self.reference.queries |= set(keys)
+        self.reference.settle([])
+
+    @rule(user=st.sampled_from(USERS[1:]))
+    def forget(self, user):
+        assert self.store.forget(self.space.id, user) == self.reference.forget(user)
+
+    @rule(now=st.sampled_from([NOW, NOW + 15 * DAY]))
+    def prune(self, now):
+        assert self.store.prune(now) == self.reference.prune(now)
+
+    @invariant()
+    def same(self):
+        if not hasattr(self, "space"):
+            return
+        entries = self.store.read_log(self.space.id, 0, 1000)
+        log = [
+            (one.place, one.search_id, one.user, dict(zip(one.ids, one.values, strict=True)), one.first)
+            for one in entries
+        ]
+        assert log == self.reference.log
+        assert set(self.store.missing(self.space.id, 99)) == self.reference.asked - self.reference.items
+        progress = self.store.progress(self.space.id)
+        pages = [page for page in self.reference.pages.values() if page.ids is not None and not page.forgotten]
+        assert progress["waiting"] == sum(not self.reference.is_ready(page) for page in pages)
+        assert progress["logged"] == self.reference.n_logged
+        assert self.store.counts(self.space.id) == self.reference.counts
+
+
+def run_machine(store, n_examples):
+    machine = type("Machine", (StoreMachine,), {"store": store})
+    chosen = settings(max_examples=max(n_examples, settings().max_examples), stateful_step_count=15, deadline=None)
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+def test_the_store_does_what_the_reference_does(store):
+    run_machine(store, 30)
