@@ -156,10 +156,14 @@ def test_items_that_were_shown_are_resolved_and_those_that_are_absent_are_asked_
     for id, ids in {"a": ["1", "2"], "b": ["1", "9"]}.items():
         store.write([(space.id, [Search(id, Query("q", np.ones(2))), Shown(id, ids)])])
     resolving = Resolving(store)
-    for _ in range(4):
+    for _ in range(3):
+        resolving.step()
+    assert cluster.calls == 1
+    for _ in range(9):
+        resolving._due = [0.0] * 5
         resolving.step()
     assert [entry.search_id for entry in store.read_log(space.id, 0, 9)] == ["a"]
-    assert (store.missing(space.id, 9), store.missing(space.id, 9, 0), cluster.calls) == (["9"], [], 6)
+    assert (store.missing(space.id, 9), store.missing(space.id, 9, 0), cluster.calls) == (["9"], [], 5)
     assert store.progress(space.id)["waiting"] == 1
     resolving.close()
 

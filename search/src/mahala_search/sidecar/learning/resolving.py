@@ -63,7 +63,7 @@ class Resolving:
                 self.problems.pop(space.name, None)
                 continue
             try:
-                for n in tries:
+                for n in reversed(tries):  # so that nothing is asked for twice now
                     self._resolve(space, n)
             except Unavailable:
                 raise
