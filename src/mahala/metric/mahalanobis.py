@@ -18,7 +18,15 @@ from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.kernels import Kernel
-from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
+from mahala.metric.matrices import (
+    Decomposition,
+    check_symmetric,
+    decompose,
+    decompose_low_rank,
+    in_dtype,
+    map_rows,
+    squared_lengths,
+)
 from mahala.metric.plots import column_weights, leading_plane, plot_map
 from mahala.metric.steps import Scales, Step
 from mahala.metric.thresholds import Strategy, best_threshold
@@ -35,8 +43,8 @@ if TYPE_CHECKING:
 _PSD_SLACK = 1e-10
 # Rows so many times as far from the center as any row learned from are far outside.
 FAR = 3.0
-# With fewer features, eigenvalues are computed in a second at most.
-_MANY_FEATURES = 1_000
+# With fewer features, eigenvalues are computed in a second at most, and in milliseconds.
+_MANY_FEATURES, _SEVERAL_FEATURES = 1_000, 200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -243,7 +251,7 @@ class MahalanobisMetric(Metric):
         vectors, values, _ = self._decomposition
         v = x - x2
         total = float(v @ self.matrix @ v)
-        directions = values * (v @ vectors) ** 2
+        directions = self._padded(values * (v @ vectors) ** 2)
         if self.kernel is not None:
             return Explanation(total, None, directions, None)
         return Explanation(total, v * (self.matrix @ v), directions, self._names())
@@ -377,7 +385,8 @@ class MahalanobisMetric(Metric):
     @cached_property
     def _decomposition(self) -> Decomposition:
         if not self._is_diagonal:
-            return decompose(self.matrix, symmetric=True)
+            low_rank = decompose_low_rank(self.matrix) if len(self.matrix) > _SEVERAL_FEATURES else None
+            return decompose(self.matrix, symmetric=True) if low_rank is None else low_rank
         order = np.argsort(-self.matrix.diagonal(), kind="stable")
         vectors, values = np.eye(len(order))[:, order], self.matrix.diagonal()[order]
         return read_only(vectors), read_only(values), vectors
@@ -386,6 +395,15 @@ class MahalanobisMetric(Metric):
     def _rounding(self) -> float:
         # The eigenvalues of a diagonal matrix are exact, however far apart.
         return 0.0 if self._is_diagonal else super()._rounding
+
+    @cached_property
+    def spectrum(self) -> FloatArray:
+        """The eigenvalues of M, largest first."""
+        return read_only(self._padded(self._decomposition[1]))
+
+    def _padded(self, values: FloatArray) -> FloatArray:
+        """Return values of all directions: 0 for those that a decomposition of low rank leaves out."""
+        return np.pad(values, (0, len(self.matrix) - len(values)))
 
     @cached_property
     def _roots(self) -> tuple[FloatArray, FloatArray]:

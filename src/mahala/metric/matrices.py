@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray, check_room, read_only, row_blocks
-from mahala.support.lazily import sp
+from mahala.support.lazily import linalg, sp
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value
 from mahala.support.parameters import is_count
 from mahala.support.states import Field, Header
@@ -21,6 +21,8 @@ Decomposition = tuple[FloatArray, FloatArray, FloatArray]
 _CSR_PARTS = ("data", "indices", "indptr")
 # Distances between the largest points accepted overflow under a larger matrix.
 LARGEST_ENTRY = 1e300 / LARGEST_VALUE**2
+# Up to this share of the features, a rank is low.
+_LOW_RANK = 0.25
 # Bytes of one block of products or of scores.
 BLOCK_BYTES = 16 * 2**20
 # From this share of numbers that are not zero on, a product with sparse rows takes longer than with the same rows as a
@@ -136,7 +138,29 @@ def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:
             right = rows.T
     except np.linalg.LinAlgError as error:
         raise ValueError("the decomposition of matrix does not converge: rescale the features") from error
-    # Of each direction and its opposite, the one whose largest entry is positive is taken.
+    return _with_signs(left, values, right)
+
+
+def decompose_low_rank(matrix: FloatArray) -> Decomposition | None:
+    """Decompose a positive semi-definite M of low rank, without the directions whose eigenvalue is zero.
+
+    None stands for any other matrix. A Cholesky factorisation with pivots of d features and rank r takes O(d r²).
+    """
+    d, largest = len(matrix), float(np.abs(matrix.diagonal()).max())
+    tolerance = d * np.finfo(np.float64).eps * largest
+    factor, pivots, rank, _ = linalg.lapack.dpstrf(matrix, tol=tolerance, lower=1)
+    if not 0 < rank <= _LOW_RANK * d:
+        return None
+    L = np.empty((d, rank))
+    L[pivots - 1] = np.tril(factor[:, :rank])
+    if np.abs(L @ L.T - matrix).max() > tolerance:
+        return None
+    vectors, roots, _ = np.linalg.svd(L, full_matrices=False)
+    return _with_signs(vectors, roots**2, vectors)
+
+
+def _with_signs(left: FloatArray, values: FloatArray, right: FloatArray) -> Decomposition:
+    """Return read-only directions: of each and its opposite, the one whose largest entry is positive."""
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
     return read_only(left * signs), read_only(values), read_only(right * signs)
 
