@@ -8,11 +8,24 @@ from threadpoolctl import threadpool_limits
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, RealArray
 
-N_TREES, RATE, N_LEAVES = 100, 0.08, 15
-# Of many classes, each of which has a tree of its own in each iteration, so many trees in all, but some iterations.
-MOST_TREES, LEAST_ITERATIONS = 1_000, 30
+N_TREES, RATE, N_LEAVES = 50, 0.16, 15
+# Of many classes, each of which has a tree of its own in each iteration, so many trees in all, and of many columns so
+# many columns of all trees, but some iterations.
+MOST_TREES, MOST_COLUMNS, LEAST_ITERATIONS = 500, 100_000, 15
 # Rows of a leaf, at least, of fewer rows than this and of more.
 FEW_ROWS, LEAF_OF_FEW, LEAF_OF_MANY = 500, 5, 20
+# Rows of a bin of values, on average, between some and as many bins as scikit-learn allows. More bins of few rows add
+# time, most of all where there are many columns, and no accuracy.
+_ROWS_OF_BIN, _LEAST_BINS, _MOST_BINS = 20, 16, 255
+
+
+def n_bins(n_rows: int) -> int:
+    """Return the number of bins of the values of a column for trees of so many rows.
+
+    >>> n_bins(100), n_bins(1000), n_bins(100_000)
+    (16, 50, 255)
+    """
+    return int(np.clip(n_rows // _ROWS_OF_BIN, _LEAST_BINS, _MOST_BINS))
 
 
 class Trees:
@@ -28,12 +41,14 @@ class Trees:
 
         kind: Any = HistGradientBoostingClassifier if target.n_classes else HistGradientBoostingRegressor
         leaf = LEAF_OF_FEW if len(plain) < FEW_ROWS else LEAF_OF_MANY
-        n_iterations = min(N_TREES, max(LEAST_ITERATIONS, MOST_TREES // max(target.n_classes, 1)))
+        most = min(MOST_TREES, MOST_COLUMNS // plain.shape[1])
+        n_iterations = int(np.clip(most // max(target.n_classes, 1), LEAST_ITERATIONS, N_TREES))
         settings = {
             "max_iter": n_iterations,
             "learning_rate": RATE,
             "max_leaf_nodes": N_LEAVES,
             "min_samples_leaf": leaf,
+            "max_bins": n_bins(len(plain)),
         }
         self._model = kind(**settings, early_stopping=False, random_state=seed)
         # With weights, scikit-learn takes ten times as long to find the bins of few rows.

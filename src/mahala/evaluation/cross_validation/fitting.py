@@ -27,6 +27,7 @@ from mahala.evaluation.cross_validation.voting import predictions
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric, Scales, UnitRows
 from mahala.neighbors.model import NeighborModel
+from mahala.neighbors.trees import n_bins
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray, IndexArray, RowsLike, check_room
 from mahala.support.limits import has_been_stopped, out_of_time, time_limit
@@ -38,8 +39,9 @@ CLASSIFIERS = ("logistic regression", "ridge regression", "gradient boosting")
 
 _MOST_COMPONENTS = 64
 _VARIANCE = 0.95
-# Rounds of boosting after which the time is looked at, if there are many numbers and classes; each time takes some.
-_ROUNDS = (10, 25, 50, 100)
+# Rounds of boosting, and their rate; if there are many numbers and classes, half as many with twice the rate, after
+# some of which the time is looked at.
+_ROUNDS, _ROUNDS_OF_MANY, _RATE = (100,), (10, 50), 0.1
 _MANY = 1e6
 # Rows that are left out, and neighbours, to compare a learner that was stopped with its start.
 _MOST_LEFT_OUT, _NEIGHBORS = 2_000, 3
@@ -192,7 +194,7 @@ def baseline_scores(
             model: Any = LogisticRegression(max_iter=200, class_weight=weights).fit(train, target.codes)
             return _in_all_classes(model, test, len(target.classes))
         leaf = int(np.clip(train.shape[0] // 40, 1, 20))
-        settings = {"min_samples_leaf": leaf, "random_state": random_state}
+        settings = {"min_samples_leaf": leaf, "random_state": random_state, "max_bins": n_bins(train.shape[0])}
         train, test = _dense(train), _dense(test)
         if target.is_number:
             model = HistGradientBoostingRegressor(**settings)
@@ -229,10 +231,11 @@ def _in_all_classes(model: Any, test: Any, n_classes: int) -> FloatArray:
 
 def _boosted(model: Any, X: FloatArray, y: Any, n_classes: int) -> Any:
     """Fit gradient-boosted trees as far as the time limit allows."""
-    model.set_params(warm_start=True)
-    for rounds in _ROUNDS if X.size * n_classes > _MANY else _ROUNDS[-1:]:
-        model.set_params(max_iter=rounds).fit(X, y)
-        if model.n_iter_ < rounds or (rounds < _ROUNDS[-1] and out_of_time()):
+    rounds = _ROUNDS_OF_MANY if X.size * n_classes > _MANY else _ROUNDS
+    model.set_params(warm_start=True, learning_rate=_RATE * _ROUNDS[-1] / rounds[-1])
+    for n in rounds:
+        model.set_params(max_iter=n).fit(X, y)
+        if model.n_iter_ < n or (n < rounds[-1] and out_of_time()):
             break
     return model
 
