@@ -52,7 +52,7 @@ def folder(prepared, tmp_path, monkeypatch, stored):
     panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}  # two learners that are quick
     for module in ("planning", "panel"):
         monkeypatch.setattr(f"mahala.evaluation.cross_validation.{module}.default_panel", lambda *_, **__: panel)
-    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda _: 1)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda *_: 1)
     monkeypatch.setattr("mahala.evaluation.cross_validation.panel.panel_for", lambda *_: {"OASIS": mahala.OASIS()})
 
 

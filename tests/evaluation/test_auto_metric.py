@@ -24,7 +24,7 @@ def _quick(monkeypatch):
     """A panel of one learner, and one cross-validation."""
     for name in ("cross_validation.planning", "auto_metric"):
         monkeypatch.setattr(f"mahala.evaluation.{name}.default_panel", lambda *_, **__: {"LDA": LDA(shrinkage="auto")})
-    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda n_rows: 1)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda *_: 1)
 
 
 @pytest.mark.usefixtures("stored")

@@ -70,7 +70,7 @@ def test_auto_metric(monkeypatch):
     panel = {"LMNN": LMNN(max_iter=10), "LDA": LDA(shrinkage="auto")}
     for name in ("cross_validation.planning", "auto_metric"):
         monkeypatch.setattr(f"mahala.evaluation.{name}.default_panel", lambda *_, **__: panel)
-    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda _: 1)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda *_: 1)
     fits = []
     for n_threads in (1, 2):
         with mahala.config_context(n_threads=n_threads):

@@ -32,8 +32,8 @@ from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_rows
 
 Progress = Callable[[int, int, str], object]
-# From one preview to the next, so many seconds pass at least.
-_PREVIEW_SECONDS = 5.0
+# Seconds until the first preview, after a round and inside of one. Until each other one, the time doubles.
+_ROUND_SECONDS, _PREVIEW_SECONDS = 5.0, 20.0
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
@@ -102,9 +102,9 @@ def compare(
         Number of folds. If a class has fewer rows, fewer folds are used. Copies of a row are in one fold.
     repeats : int or "auto", default="auto"
         How often the cross-validation is repeated with other folds. "auto" is 1 to 10, more for fewer rows. Of the
-        default panel only learners that can still win go on after a repetition, the better third at most. If there are
-        more than 3,000 rows, they are first compared on up to 1,500 of them, which no later fold tests, and models are
-        measured in two folds.
+        default panel only learners that can still win go on after a repetition, the better third at most. Of a table
+        with more than 3,000 rows, or 1 million numbers, models are measured in two folds; if it has 1,000 rows, the
+        learners are first compared on 500 to 1,500 of them, which no later fold tests.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,
@@ -141,8 +141,8 @@ def compare(
     callback : callable or None, default=None
         Called after each fit with the number of fits done, their total at most, and the name of the learner.
     preview : callable or None, default=None
-        Called with the leaderboard so far after a round, if five seconds or more have passed since the last one. A
-        round is the screening of a large table or a repetition.
+        Called with the leaderboard so far: after 20 seconds, or after 5 at the end of a round, and each time that the
+        time has doubled. A round is the screening of a large table or a repetition.
     resume : str, path or None, default=None
         File that keeps finished fits. The same comparison of the same data, started again, resumes there.
 
@@ -201,7 +201,7 @@ def _measure(
     file = CellFile(resume, Key, plan.digest() if resume is not None else "")
     cells = {key: Cell.of(values) for key, values in file.cells.items() if key in plan.keys}
     n_processes = get_active_backend()[0].effective_n_jobs(n_jobs)
-    clock, shown = Clock(plan.settings.budget), time.monotonic()
+    clock, previews = Clock(plan.settings.budget), _Previews(preview)
     try:
         while keys := next_keys(plan, cells):
             total = most_keys(plan, cells)
@@ -214,12 +214,33 @@ def _measure(
                     callback(len(cells), total, key.name)
                 if clock.left() == 0.0 and len(finished_parts(plan, cells)) > 1:
                     return cells, None
-            if preview is not None and next_keys(plan, cells) and time.monotonic() > shown + _PREVIEW_SECONDS:
-                preview(summarise(plan, cells, finished_parts(plan, cells), "a preview"))
-                shown = time.monotonic()
+                previews.show(plan, cells, _PREVIEW_SECONDS)
+            previews.show(plan, cells, _ROUND_SECONDS)
     except KeyboardInterrupt as error:
         return cells, error
     return cells, None
+
+
+class _Previews:
+    """Shows the leaderboard of the test parts that are done: the longer a comparison takes, the more rarely."""
+
+    def __init__(self, preview: Callable[[Leaderboard], object] | None) -> None:
+        self._preview = preview
+        self._began = time.monotonic()
+        self._last = 0.0
+        self._shown = list[int]()
+
+    def show(self, plan: Plan | AnswerPlan, cells: Mapping[Key, Cell], least: float) -> None:
+        """Show what is new, if at least so many seconds have passed, and twice as many as at the last one."""
+        passed = time.monotonic() - self._began
+        if self._preview is None or passed < max(least, 2.0 * self._last):
+            return
+        done = finished_parts(plan, cells)
+        # Nothing can be said of a single part but errors, which are better than nothing.
+        if done == self._shown or len(done) < (2 if self._shown else 1) or not next_keys(plan, cells):
+            return
+        self._preview(summarise(plan, cells, done, "a preview"))
+        self._last, self._shown = passed, done
 
 
 def held_out(

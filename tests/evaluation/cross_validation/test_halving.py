@@ -160,8 +160,9 @@ def test_a_screening_chooses_learners_that_other_rows_test():
     np.testing.assert_array_equal(board.first_part[1], plan.parts[2][1])
 
 
-def test_models_of_a_large_table_are_measured_on_two_test_parts():
+def test_models_of_a_large_table_are_measured_on_two_test_parts(monkeypatch):
     """And compared with the metrics on their rows."""
+    monkeypatch.setattr("mahala.evaluation.cross_validation.splits._LARGE", 100)
     plan = screened_plan(models=["gradient boosting"])
     assert plan.model_parts == [2, 3]
     cells = {}
@@ -205,8 +206,19 @@ def test_large_tables_are_screened(panel, numbers):
     assert not make_plan(X, y, None, Settings(groups=np.arange(3200) // 2)).n_screening
 
 
-def test_previews_follow_rounds(monkeypatch, panel):
-    """They do not change the result, and are made at most every few seconds."""
+def test_wide_tables_are_screened_if_they_have_rows_for_that():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1001, 1000)), np.arange(1001) % 2
+    plan = make_plan(X, y, None, Settings())
+    screened = np.unique(np.concatenate([row for part in plan.parts[:3] for row in part]))
+    assert (plan.n_screening, len(screened), plan.model_parts) == (3, 500, [3, 4])
+    assert not make_plan(X[:1000], y[:1000], None, Settings()).n_screening
+    few = make_plan(np.tile(X[:900], 2), y[:900], None, Settings())
+    assert (few.n_screening, few.model_parts) == (0, [0, 1])
+
+
+def test_previews_follow_rounds_or_come_inside_of_long_ones(monkeypatch, panel):
+    """They do not change the result, and each time takes twice as long as the last one."""
     rng = np.random.default_rng(0)
     y = np.arange(120) % 2
     X = np.column_stack([rng.normal(size=120) + 2.0 * y, 3.0 * rng.normal(size=120)])
@@ -214,9 +226,15 @@ def test_previews_follow_rounds(monkeypatch, panel):
     settings = {"folds": 3, "n_neighbors": 3, "baselines": False}
     compare(X, y, preview=boards.append, **settings)
     assert boards == []
-    monkeypatch.setattr("mahala.evaluation.compare._PREVIEW_SECONDS", 0.0)
+    monkeypatch.setattr("mahala.evaluation.compare._ROUND_SECONDS", 0.0)
     board = compare(X, y, preview=boards.append, **settings)
-    assert [early.parts for early in boards] == list(range(3, board.parts, 3))
+    assert boards[0].parts == 3
+    assert all(early.parts % 3 == 0 for early in boards)
     assert all(early.partial and early.verdict.n == 120 for early in boards)
+    assert len(boards) < board.parts / 3 - 1
     assert boards[0].notes[-1].startswith("Partial: a preview ended")
     assert compare(X, y, **settings).verdict == board.verdict
+    boards.clear()
+    monkeypatch.setattr("mahala.evaluation.compare._PREVIEW_SECONDS", 0.0)
+    compare(X, y, preview=boards.append, **settings)
+    assert (boards[0].parts, boards[0].verdict.kind) == (1, "too early to tell")

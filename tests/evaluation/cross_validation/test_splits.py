@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.evaluation.cross_validation.splits import auto_repeats, group_columns, parts_of
+from mahala.evaluation.cross_validation.splits import auto_repeats, group_columns, is_large, parts_of
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -93,7 +93,12 @@ def test_times_of_equal_stretches():
 
 @pytest.mark.parametrize(("n", "repeats"), [(20, 10), (101, 10), (112, 9), (500, 2), (501, 2), (3_000, 2), (3_001, 1)])
 def test_small_tables_are_repeated_more_often(n, repeats):
-    assert auto_repeats(n) == repeats
+    assert auto_repeats(n, 4) == repeats
+
+
+def test_wide_tables_are_large():
+    assert [is_large(1_000, d) for d in (1_000, 1_001)] == [False, True]
+    assert [auto_repeats(1_000, d) for d in (1_000, 1_001)] == [2, 1]
 
 
 def households(n_groups=60, seed=0):

@@ -77,7 +77,8 @@ def shared_losses(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], un
             name: np.array([own[part].loss for part in first]) for name, own in measured.items() if len(own) == len(at)
         }
         return Shared(losses, units, at)
-    tested = [plan.parts[part][1] for part in first] if plan.n_screening else [units.rows]
+    in_some = len(plan.model_parts) < len(plan.repetitions[0])
+    tested = [plan.parts[part][1] for part in first] if in_some else [units.rows]
     at = np.flatnonzero(np.isin(units.rows, np.concatenate([np.empty(0, dtype=np.intp), *tested])))
     rows = units.rows[at]
     losses = {name: values.mean(axis=0)[at] for name, values in units.losses.items()}

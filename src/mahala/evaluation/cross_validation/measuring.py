@@ -42,8 +42,9 @@ from mahala.support.parameters import config_context, get_config
 _SHARES = {"learners": 0.8, "baselines": 0.1}
 # The part of the whole time that a final fit may take if nothing is left.
 _LATE = 0.02
-# Rows of a training part by which its scaling is chosen.
-_MOST_TRIED = 2_000
+# Rows of a training part by which its scaling is chosen, at most; of many features fewer, so that all pairs of rows
+# have so many numbers, but some.
+_MOST_TRIED, _NUMBERS_TRIED, _LEAST_TRIED = 2_000, 4e8, 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +181,7 @@ def choose(plan: Plan, part: int, config: dict[str, Any]) -> tuple[Scaling, Scal
     settings = plan.settings
     if settings.scaling != "auto":
         return settings.scaling, settings.scaling
-    rows = _tried(plan.parts[part][0], settings.random_state + part)
+    rows = _tried(plan.parts[part][0], plan.X.shape[1], settings.random_state + part)
     (X, _), target = plan.split(rows, rows[:0]), plan.target.select(rows)
     counts = plan.counts if settings.n_neighbors is None else np.array([settings.n_neighbors])
     with config_context(**config):
@@ -192,17 +193,18 @@ def choose(plan: Plan, part: int, config: dict[str, Any]) -> tuple[Scaling, Scal
 def scaling_for(X: Any, y: Any, *, numbers: bool, seed: int = 0) -> Scaling:
     """Return the scaling that `compare` chooses for learners if all rows are its training part."""
     target = target_of(y, X.shape[0], numbers)
-    rows = _tried(np.arange(X.shape[0]), seed)
+    rows = _tried(np.arange(X.shape[0]), X.shape[1], seed)
     measure: Measure = "r2" if numbers else measure_for(target.codes)
     counts = np.array(DEFAULT_NEIGHBORS)
     return clearly_best(_losses_by_scaling(X[rows], target.select(rows), tried_scalings(X), counts, measure))
 
 
-def _tried(rows: IndexArray, seed: int) -> IndexArray:
+def _tried(rows: IndexArray, n_features: int, seed: int) -> IndexArray:
     """Return the rows by which a scaling is chosen."""
-    if len(rows) <= _MOST_TRIED:
+    most = int(np.clip(np.sqrt(_NUMBERS_TRIED / n_features), _LEAST_TRIED, _MOST_TRIED))
+    if len(rows) <= most:
         return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, _MOST_TRIED, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
 def _losses_by_scaling(

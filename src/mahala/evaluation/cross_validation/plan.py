@@ -17,7 +17,7 @@ from mahala.data.scaling import Scaling, feature_scales, tried_scalings
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
 from mahala.evaluation.cross_validation.settings import Settings
-from mahala.evaluation.cross_validation.splits import Parts
+from mahala.evaluation.cross_validation.splits import Parts, is_large
 from mahala.learner import Learner
 from mahala.neighbors.model import NeighborModel
 from mahala.support.arrays import FloatArray, IndexArray
@@ -25,7 +25,7 @@ from mahala.support.validation import check_labels, check_rows, class_codes, is_
 
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
-# Test parts of models, where there are rows enough for a screening of learners.
+# Test parts of models of a large table.
 _PARTS_OF_LARGE = 2
 # Classes of a target that is a number, for learners that learn from classes.
 _BINS = 4
@@ -170,7 +170,7 @@ class Plan:
     @property
     def model_parts(self) -> list[int]:
         """The test parts of models, which may take long: those of a repetition, or two of them of a large table."""
-        return self.repetitions[0][: _PARTS_OF_LARGE if self.n_screening else None]
+        return self.repetitions[0][: _PARTS_OF_LARGE if is_large(*self.X.shape) else None]
 
     @property
     def candidates(self) -> list[str]:

@@ -14,8 +14,11 @@ Parts = list[tuple[IndexArray, IndexArray]]
 
 # Larger tables are sampled: fewer rows already show what a learner gains. Of many features, so many numbers count.
 _MOST_ROWS, _LEAST_ROWS, _MOST_NUMBERS = 20_000, 4_000, 4_000_000
-# Of more rows, so many are for a screening of all learners, those of many features again by numbers; and its folds.
-_SCREENED_FROM, _MOST_SCREENED, _LEAST_SCREENED, _NUMBERS_SCREENED = 3_000, 1_500, 500, 200_000
+# A table of more rows or numbers is large: it is not repeated, models are measured in two folds, and some rows are for
+# a screening of all learners.
+_LARGE_ROWS, _LARGE = 3_000, 1_000_000
+# So many rows, those of many features again by numbers; and its folds.
+_MOST_SCREENED, _LEAST_SCREENED, _NUMBERS_SCREENED = 1_500, 500, 200_000
 _SCREENING_FOLDS = 3
 # A cross-validation is repeated until so many rows were tested, within these limits; that of many rows is not.
 _TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
@@ -104,13 +107,18 @@ def _stretches(times: FloatArray, folds: int, groups: IndexArray | None) -> Part
     return parts
 
 
-def auto_repeats(n_rows: int) -> int:
+def is_large(n_rows: int, n_features: int) -> bool:
+    """Return whether a table has so many rows, or numbers, that each fit to it takes long."""
+    return n_rows > _LARGE_ROWS or n_rows * n_features > _LARGE
+
+
+def auto_repeats(n_rows: int, n_features: int) -> int:
     """Return how often a cross-validation is repeated: the more often, the fewer rows there are.
 
-    >>> auto_repeats(90), auto_repeats(210), auto_repeats(2000), auto_repeats(5000)
+    >>> auto_repeats(90, 5), auto_repeats(210, 5), auto_repeats(2000, 5), auto_repeats(2000, 800)
     (10, 5, 2, 1)
     """
-    fewest = _FEWEST_REPEATS if n_rows <= _SCREENED_FROM else 1
+    fewest = 1 if is_large(n_rows, n_features) else _FEWEST_REPEATS
     return int(np.clip(-(-_TESTED_ROWS // n_rows), fewest, _MOST_REPEATS))
 
 
@@ -167,12 +175,12 @@ def sample_of(codes: IndexArray, n_rows: int, folds: int, seed: int, notes: list
 
 
 def screening_parts(codes: IndexArray, n_features: int, folds: int, seed: int) -> tuple[Parts, IndexArray]:
-    """Return training and test parts for a screening, and their rows; none of a table that has few rows.
+    """Return training and test parts for a screening, and their rows; none of a table that is not large.
 
     Of each class there are enough rows in all folds of the screening, and enough others for `folds`, or none in it.
     """
     n = len(codes)
-    if n <= _SCREENED_FROM:
+    if n < 2 * _LEAST_SCREENED or not is_large(n, n_features):
         return [], np.empty(0, dtype=np.intp)
     rng = np.random.default_rng(seed)
     n_screened = int(np.clip(_NUMBERS_SCREENED // n_features, _LEAST_SCREENED, _MOST_SCREENED))
