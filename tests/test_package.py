@@ -133,8 +133,6 @@ def test_dependencies_are_those_that_are_imported():
             ("cli", extras["cli"]),
             ("report", extras["cli"]),
             ("engine/torch", extras["gpu"]),
-            ("torch.py", extras["gpu"]),
-            ("river.py", extras["river"]),
         )
     }
     package = ROOT / "src" / "mahala"
@@ -174,6 +172,15 @@ def test_the_library_works_without_what_the_commands_need():
     assert done.stdout.splitlines()[:2] == ["(20, 3)"] * 2
     assert done.stdout.splitlines()[2:] == ["progress bars need Rich: pip install 'mahala[cli]'"]
     assert done.stderr == "error: the mahala command needs rich, typer: pip install 'mahala[cli]'\n"
+
+
+@pytest.mark.parametrize(("library", "name", "extra"), [("torch", "PyTorch", "gpu"), ("river", "river", "river")])
+def test_a_bridge_names_the_library_that_it_needs(library, name, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)  # importing it fails
+    monkeypatch.delitem(sys.modules, f"{library}.base", raising=False)
+    monkeypatch.delitem(sys.modules, f"mahala.{library}", raising=False)
+    with pytest.raises(ImportError, match=rf"mahala\.{library} needs {name}: pip install 'mahala\[{extra}\]'"):
+        importlib.import_module(f"mahala.{library}")
 
 
 def test_the_package_runs_as_a_command():

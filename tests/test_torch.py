@@ -147,6 +147,13 @@ def test_a_batch_learner_is_fitted_to_the_embeddings_of_all_batches():
     )
 
 
+def test_labels_may_be_tensors_that_are_no_arrays_of_numpy():
+    """As those on a GPU, or with a gradient."""
+    labels = torch.tensor(Y, dtype=torch.float64, requires_grad=True)
+    learner = fit_loader(mahala.LDA(), [(torch.tensor(Z), labels)])
+    np.testing.assert_array_equal(learner.metric_.matrix, mahala.LDA().fit(Z, Y).metric_.matrix)
+
+
 @pytest.mark.parametrize(
     "learner", [mahala.PA(n_pairs=50, random_state=0), mahala.OASIS(n_triplets=50, random_state=0)]
 )

@@ -9,8 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from river.base import Classifier
 from sklearn.base import clone
+
+try:
+    from river.base import Classifier
+except ImportError as error:
+    raise ImportError("mahala.river needs river: pip install 'mahala[river]'") from error
 
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric, Metric
@@ -88,8 +92,8 @@ class MetricClassifier(Classifier):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, object]]:
-        yield {"learner": PA()}
-        yield {"learner": OASIS(), "n_partners": 2, "unit_rows": True}
+        yield {"learner": PA(), "window_size": 50}
+        yield {"learner": OASIS(), "window_size": 50, "n_partners": 2, "unit_rows": True}
 
     @property
     def _multiclass(self) -> bool:

@@ -7,15 +7,19 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as error:
+    raise ImportError("mahala.torch needs PyTorch: pip install 'mahala[gpu]'") from error
 
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric, MahalanobisMetric, Metric
 from mahala.metric.steps import Scales, Step, UnitRows
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import RealArray, check_room
-from mahala.support.validation import is_sparse
+from mahala.support.validation import is_sparse, to_numpy
 
 L = TypeVar("L", bound=Learner)
 
@@ -165,7 +169,9 @@ def _encoded(batch: Sequence[Any], learner: Learner, encoder: Callable[..., Tens
             f"a batch must be (inputs, labels), or a comparison from which {type(learner).__name__} learns"
         )
     rows = [_embedding(each, encoder) for each in inputs]
-    return rows[0] if len(rows) == 1 else np.stack(rows, axis=1), None if labels is None else np.asarray(labels)
+    return rows[0] if len(rows) == 1 else np.stack(rows, axis=1), None if labels is None else np.asarray(
+        to_numpy(labels)
+    )
 
 
 def _embedding(inputs: Any, encoder: Callable[..., Tensor] | None) -> RealArray:
