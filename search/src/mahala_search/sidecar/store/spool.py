@@ -9,7 +9,6 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,8 +25,8 @@ except ImportError:  # on Windows, where only one process may use a folder
 Group = tuple[str, Sequence[Work]]
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
-# Lines that are replayed in one transaction.
-_BLOCK = 50
+# Bytes that are replayed in one transaction, or one line.
+_BLOCK = 2**18
 
 
 @dataclass
@@ -106,14 +105,15 @@ class Spool:
                     self._file.truncate(0)
                     self._size = 0
                     break
-                self._file.seek(done)
-                lines = list(islice(self._file, _BLOCK))
+                with open(self._path, "rb") as file:  # with a buffer: without one, a line is read byte by byte
+                    file.seek(done)
+                    lines = file.readlines(_BLOCK)
             write([_to_group(line) for line in lines])
             done += sum(map(len, lines))
         for path in sorted({*self._folder.glob("*.jsonl")} - {self._path}):
             with contextlib.suppress(OSError), open(path, "r+b") as file:
                 if _lock(file):
-                    while lines := list(islice(file, _BLOCK)):
+                    while lines := file.readlines(_BLOCK):
                         # The last one may have been cut off: it was not acknowledged then.
                         write([_to_group(line) for line in lines if line.endswith(b"\n")])
                     path.unlink()
