@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import logging
 import threading
 import time
@@ -242,15 +243,19 @@ class Client:
                 self._change.wait_for(lambda: self._closed or bool(self._queue))
                 if self._closed:
                     return
-                path = self._queue[0][0]
-                entries: list[dict[str, Any]] = []
-                while self._queue and self._queue[0][0] == path and len(entries) < _BATCH:
-                    entries.append(self._queue.popleft()[1])
+                entries = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
                 self._sending = len(entries)
-            is_sent = self._send(path, entries)
+            # What was shown goes first: its events name it.
+            entries.sort(key=lambda entry: entry[0] != "/shown")
+            left = list(entries)
+            for path, group in itertools.groupby(entries, key=lambda entry: entry[0]):
+                bodies = [body for _, body in group]
+                if not self._send(path, bodies):
+                    break
+                del left[: len(bodies)]
             with self._change:
-                if not is_sent:
-                    self._queue.extendleft((path, entry) for entry in reversed(entries))
+                if left:
+                    self._queue.extendleft(reversed(left))
                     self._change.wait_for(lambda: self._closed, _PAUSE)
                 self._sending = 0
                 self._change.notify_all()

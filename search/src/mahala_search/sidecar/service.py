@@ -24,7 +24,7 @@ log = logging.getLogger("mahala_search")
 # Seconds between two looks at what other processes did.
 _POLL = 0.25
 # Seconds for which a report is kept, and how many times as long as it took to make.
-_FRESH, _TIMES = 2.0, 200.0
+_FRESH, _TIMES = 2.0, 30.0
 
 
 class Current(NamedTuple):
