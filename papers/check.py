@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from mahala.evaluation.cells import measure_cell
+from mahala.support.parameters import get_config
 from papers.results import read_origin, versions
-from papers.study import Cell, Folder, Numbers, Study, measure_cell, read_cells
+from papers.study import Cell, Folder, Numbers, Study, read_cells
 
 # The cells that come with the repository.
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -92,7 +95,10 @@ def draw_cells(cells: Sequence[Stored], n: int, seed: int) -> list[Stored]:
 
 def check_cells(cells: Sequence[Stored], folder: Folder, n_jobs: int = 1) -> Iterator[Checked]:
     """Measure the cells again, and compare."""
-    tasks = (delayed(measure_cell)(stored.study, stored.cell.key, folder) for stored in cells)
+    tasks = (
+        delayed(measure_cell)(partial(stored.study.measure, *stored.cell.key, folder), stored.cell.key, get_config())
+        for stored in cells
+    )
     for stored, cell in zip(cells, Parallel(n_jobs, return_as="generator")(tasks), strict=True):
         yield compared(stored, cell.numbers)
 

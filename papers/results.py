@@ -16,8 +16,8 @@ from scipy.stats import t as student_t
 
 import mahala
 from mahala.evaluation.ranks import FriedmanResult, friedman_holm
-from mahala.report.page import versions as installed
 from mahala.support.files import whole_file
+from mahala.support.versions import versions as installed
 from papers.study import Cell, Folder, Numbers, Published, Quantity, Study
 
 if TYPE_CHECKING:

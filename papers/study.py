@@ -7,24 +7,26 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from mahala.compiled.threads import one_thread
 from mahala.evaluation.cell_file import CellFile
+from mahala.evaluation.cells import Cell, Key, Numbers, measured
 from mahala.support.arrays import FloatArray
-from mahala.support.parameters import config_context, get_config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Folder = str | os.PathLike[str] | None
-Numbers = dict[str, float]
 Measure = Callable[[str, str, int, Folder], Numbers]
+__all__ = [
+    "PAPERS", "SECONDS", "Cell", "Folder", "Key", "Numbers", "Published", "Quantity", "Study", "append_cell", "curve",
+    "measure_cells", "published_table", "read_cells", "studies", "timed_fit",
+]  # fmt: skip
 PAPERS = ("pa2013", "pola2004", "sors2015", "gml2014", "boostmetric2009", "learners")
 
 
@@ -44,27 +46,6 @@ def published_table(methods: Sequence[str], **rows: str) -> dict[str, dict[str, 
             method: Published(*map(float, cell.rstrip(")").split("("))) for method, cell in cells if cell != "-"
         }
     return result
-
-
-class Key(NamedTuple):
-    """A run of a method on a data set."""
-
-    dataset: str
-    method: str
-    run: int
-
-
-class Cell(NamedTuple):
-    """Results of one run of a method on a data set."""
-
-    dataset: str
-    method: str
-    run: int
-    numbers: Numbers
-
-    @property
-    def key(self) -> Key:
-        return Key(self.dataset, self.method, self.run)
 
 
 @dataclass(frozen=True)
@@ -178,15 +159,7 @@ def measure_cells(
     Yields the number of cells done, their total and the cell just measured.
     """
     wanted = study.cells(datasets or study.datasets, methods or study.methods, study.runs if runs is None else runs)
-    file = _cell_file(path)
-    missing = [key for key in wanted if key not in file.cells]
-    done = len(wanted) - len(missing)
-    path.parent.mkdir(parents=True, exist_ok=True)  # fail before measuring if the folder cannot be created
-    tasks = (delayed(measure_cell)(study, key, folder, get_config()) for key in missing)
-    for cell in Parallel(n_jobs, return_as="generator_unordered")(tasks):
-        file.add(cell.key, cell.numbers)
-        done += 1
-        yield done, len(wanted), cell
+    yield from measured(_cell_file(path), wanted, lambda key: partial(study.measure, *key, folder), n_jobs)
 
 
 WARM_UP = 20  # iterations
@@ -215,14 +188,6 @@ def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
     start = time.process_time()
     metric = learner.fit(*given).metric_
     return metric, time.process_time() - start
-
-
-def measure_cell(study: Study, key: Key, folder: Folder, settings: Mapping[str, Any] | None = None) -> Cell:
-    """Measure a cell, on one thread and in a process with these settings of mahala."""
-    # Several threads are slow on small matrices, and would count CPU seconds spent waiting.
-    with config_context(**(settings or {})), one_thread():
-        numbers = study.measure(*key, folder)
-    return Cell(*key, {name: float(f"{value:.6g}") for name, value in numbers.items()})
 
 
 def studies(paper: str) -> dict[str, Study]:

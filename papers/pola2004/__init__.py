@@ -9,7 +9,7 @@ Figure 3 is in digits.py, other settings of it are in settings.py, and Figure 4 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,14 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.pola import POLA
 from mahala.support.arrays import FloatArray, IndexArray
 from papers.pola2004.digits import FEW, FEW_DIGITS, FIGURE3
-from papers.pola2004.settings import SETTINGS, TABLE1
+from papers.pola2004.settings import SETTINGS, TABLE1, Won, wins_of
 from papers.pola2004.topics import FIGURE4
 from papers.study import Cell, Folder, Numbers, Quantity, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from papers.prose import Facts
 
 # Figure 2.
 SIDE = 12
@@ -129,3 +131,29 @@ STUDIES = (
     replace(TABLE1, quick=replace(TABLE1, datasets=FEW[:2], methods=tuple(SETTINGS)[:3])),
     replace(FIGURE4, quick=replace(FIGURE4, datasets=("wheat", "dlr"))),
 )
+
+
+def facts(found: Mapping[str, Facts]) -> dict[str, object]:
+    """Return on how many problems and topics each method is better, as the page says it."""
+    from papers.results import summarise
+
+    digits, topics = found["figure3"], found["figure4"]
+    lines = summarise(FIGURE3, FIGURE3.quantities[1], digits.own_cells)
+    rivals = dict.fromkeys(line.method for line in lines)
+    won = {rival: ", ".join(f"{line.mean:.1f}" for line in lines if line.method == rival) for rival in rivals}
+
+    def better(first: str, second: str) -> int:
+        return sum(topics[f"{topic}, {first}"] < topics[f"{topic}, {second}"] for topic in FIGURE4.datasets)
+
+    settings: dict[str, Won] = wins_of(found["table1"].own_cells)
+    scaled = [own.same for name, own in settings.items() if name.startswith("pixels")]
+    return {
+        "won": won,
+        "over_nearest": better("POLA", "1-NN"),
+        "paum_over": better("PAUM", "POLA"),
+        "perceptron_over": better("Perceptron", "POLA"),
+        "settings": settings,
+        "least_scaled": min(scaled),
+        "most_scaled": max(scaled),
+        "most_won": max(own.same for own in settings.values()),
+    }

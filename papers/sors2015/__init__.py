@@ -8,7 +8,7 @@ of a part of RCV1. Cells that the paper leaves empty are not measured.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -23,6 +23,8 @@ from papers.study import Cell, Folder, Numbers, Study, curve, timed_fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from papers.prose import Facts
 
 SIMILARITIES = METHODS[5:]
 N_TRIPLETS = 100_000
@@ -194,3 +196,13 @@ STUDIES = (
     replace(FIGURE4, quick=replace(FIGURE4, measure=partial(_measure_queries, 1_000, SIZES[:4]))),
     replace(FIGURE5, quick=replace(FIGURE5, datasets=LAMBDAS[::2], measure=partial(_measure_trade_off, 2_000))),
 )
+
+
+def facts(found: Mapping[str, Facts]) -> dict[str, object]:
+    """Return the lowest and the highest MAP of the similarities on each data set."""
+    table = found["table2"]
+    errors = {dataset: [table[f"{dataset}, {method}"] for method in SIMILARITIES] for dataset in DATASETS}
+    return {
+        "low": {dataset: min(own) for dataset, own in errors.items()},
+        "high": {dataset: max(own) for dataset, own in errors.items()},
+    }

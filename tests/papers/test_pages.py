@@ -44,3 +44,6 @@ def test_what_other_pages_say_of_the_learners():
     assert f"[{placed.first}](docs/learners/{placed.first}.md) on scaled features: it has the best mean rank" in readme
     assert "no single learner is shown to beat Euclidean distances" in readme
     assert placed.better == []
+    # "Only DMLMJ has a better mean rank", says the page of the second one.
+    lmnn = (RESULTS.parent / "learners" / f"{placed.second}.md").read_text(encoding="utf-8")
+    assert f"only [{placed.first}]({placed.first}.md) has a better mean rank" in " ".join(lmnn.split())

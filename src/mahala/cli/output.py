@@ -194,7 +194,7 @@ def records_writer(records: Sequence[Mapping[str, object]]) -> Writer:
 
 def provenance(command: str, data: str = "") -> dict[str, str]:
     """Return the command line and the versions of libraries, for the report of a command."""
-    from mahala.report.page import versions
+    from mahala.support.versions import versions
 
     typed = shlex.join(["mahala", *sys.argv[1:]]) if sys.argv[1:2] == [command] else f"mahala {command} {data}".strip()
     return {"Command": typed, "Versions": ", ".join(f"{library} {number}" for library, number in versions().items())}

@@ -6,17 +6,14 @@ and uPlot draws no points with shapes. Both files in `vendor/` are as published.
 """
 
 import json
-import platform
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
-from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from typing import NamedTuple
 
-_PACKAGES = ("mahala", "numpy", "scipy", "scikit-learn", "numba")
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "report.js")
 
 
@@ -54,11 +51,6 @@ def header(eyebrow: str, headline: str, verdict: str, more: str = "", first: str
         f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(headline)}</h1>{first}"
         f"<p class=verdict>{escape(verdict)}</p>{more}</header>"
     )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries."""
-    return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
 def chart(name: str) -> str:
