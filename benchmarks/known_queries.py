@@ -2,7 +2,6 @@
 
     python benchmarks/known_queries.py                  # 3 seeds, about two minutes
     python benchmarks/known_queries.py --seeds 8 --first 8 --impressions 3000
-    python benchmarks/known_queries.py --http           # the same through a running service
 
 5,000 items of 96 features, 200 queries that are asked and 300 that are not. An item is relevant by a hidden weighting
 of the features, which carries over to new queries, and by something that the vectors do not show. All figures are gains
@@ -14,11 +13,6 @@ the queries that were asked least, medium and most often.
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
-import tempfile
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import numpy as np
 
@@ -26,10 +20,7 @@ import mahala_search
 from mahala_search import click_model
 from mahala_search.adapter.maps.judged import ndcg
 from mahala_search.quality.click_models import ClickModel
-from mahala_search.serve.service import Service
 
-# Impressions after which the learner of a service is waited for.
-WAIT = 10
 N_ITEMS, WIDTH, N_ASKED, N_NEW, N_RELEVANT = 5000, 96, 200, 300, 12
 # Click model and share of impressions in which the worst item shown is clicked.
 CASES = {
@@ -62,7 +53,7 @@ def world(seed, noise):
 
 
 class Adapter:
-    """A `QueryAdapter` as the service has it."""
+    """A `QueryAdapter` as the sidecar has it."""
 
     def __init__(self, items, queries):
         self.items, self.queries, self.ids = items, queries, np.arange(len(items))
@@ -74,42 +65,6 @@ class Adapter:
 
     def learn(self, row, shown, clicked):
         self.adapter.learn_one(self.queries[row], self.items[shown], clicked, query_id=int(row), item_ids=shown)
-
-
-class Served:
-    """A collection of a running service, with its default settings."""
-
-    def __init__(self, client, items, queries):
-        self.client, self.vectors, self.place, self.n = client, queries.tolist(), 0, 0
-        client.create(items.shape[1])
-        client.put_items([{"id": str(at), "vector": vector} for at, vector in enumerate(items.tolist())])
-
-    def rank(self, row, known=True):
-        name = {"id": str(row)} if known else {}
-        return np.array(self.client.search(k=10, vector=self.vectors[row], **name).ids, dtype=int)
-
-    def learn(self, row, shown, clicked):
-        chosen = [str(item) for item in shown[clicked > 0.0]]
-        names = [str(item) for item in shown]
-        self.place = self.client.impression(shown=names, clicked=chosen, vector=self.vectors[row], id=str(row))
-        self.n += 1
-        if self.n % WAIT == 0:
-            self.client.wait(self.place, 60.0)
-
-
-@contextmanager
-def service():
-    """Start a service, and yield its address."""
-    with tempfile.TemporaryDirectory(prefix="known-queries-") as folder:
-        path = Path(folder, "mahala.db")
-        with Service(path, learn=False) as empty:
-            empty.create("empty", width=WIDTH)
-        command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0", "--rate", "100000"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                yield process.stdout.readline().strip()
-            finally:
-                process.terminate()
 
 
 def run(ranker, items, queries, relevant, clicks, hostile, n, seed):
@@ -149,24 +104,16 @@ def main():
     parser.add_argument("--noise", type=float, default=1.5, help="of relevance that vectors do not show")
     parser.add_argument("--case", help="part of the name of a case")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--http", action="store_true", help="through a service of its own")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    with ExitStack() as running:
-        address = running.enter_context(service()) if given.http else None
-        for name, (clicks, hostile) in CASES.items():
-            if given.case is None or given.case in name:
-                rows = []
-                for seed in seeds:
-                    items, queries, relevant = world(seed, given.noise)
-                    if address is None:
-                        ranker = Adapter(items, queries)
-                    else:
-                        collection = f"{name.translate(str.maketrans(' %,', '---'))}-{seed}"
-                        client = running.enter_context(mahala_search.serve.Client(address, collection))
-                        ranker = Served(client, items, queries)
-                    rows.append(run(ranker, items, queries, relevant, clicks, hostile, given.impressions, seed))
-                show(name, np.array(rows))
+    for name, (clicks, hostile) in CASES.items():
+        if given.case is None or given.case in name:
+            rows = []
+            for seed in seeds:
+                items, queries, relevant = world(seed, given.noise)
+                ranker = Adapter(items, queries)
+                rows.append(run(ranker, items, queries, relevant, clicks, hostile, given.impressions, seed))
+            show(name, np.array(rows))
 
 
 def show(name, rows):

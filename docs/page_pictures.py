@@ -13,29 +13,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-import mahala_search
-
 FOLDER = Path(__file__).parent / "images"
-QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]
 
 
 @contextmanager
-def served(*options: str) -> Iterator[str]:
+def served() -> Iterator[str]:
     """Serve the demo, and yield the address."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "mahala", "serve", "--demo", "--port", "0", "--database", f"{folder}/demo.db"]
-        with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             yield server.stdout.readline().strip()
             server.terminate()
 
 
 def main() -> None:
-    """Take a picture of the report, and of each tab of the service."""
+    """Take a picture of the report, and of the page of the sidecar."""
     chosen = sys.argv[1:] or ["report", "serve"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
@@ -44,9 +40,6 @@ def main() -> None:
             report(page)
         if "serve" in chosen:
             with served() as address:
-                search(page, address)
-                teach(page, address)
-            with served("--control", "0.3") as address:
                 watch(page, address)
 
 
@@ -63,47 +56,11 @@ def report(page: Page) -> None:
         save(page, "report", round(box["y"] + box["height"] + 30), 1280)
 
 
-def search(page: Page, address: str) -> None:
-    """One visitor opens the last of ten results three times, and asks why it is where it is."""
-    page.goto(f"{address}/?q=spicy+noodle+soup")
-    wanted = page.locator("#learned .body").last.get_attribute("data-id")
-    for _ in range(3):
-        page.locator(f'#learned [data-id="{wanted}"]').click()
-        page.locator("#detail-status", has_text="Learned").wait_for(timeout=120_000)
-        page.keyboard.press("Escape")
-    result = page.locator("#learned > li", has=page.locator(f'[data-id="{wanted}"]'))
-    result.get_by_role("button", name="Why is this here?").click()
-    result.locator(".why p").first.wait_for()
-    save(page, "serve-search", 900)
-
-
-def teach(page: Page, address: str) -> None:
-    """A visitor is asked a question."""
-    page.goto(f"{address}/teach")
-    page.locator("#question[data-number='1']").wait_for()
-    save(page, "serve-teach", 700)
-
-
 def watch(page: Page, address: str) -> None:
-    """Six hundred people look at four results for a dish without meat and fish; three in ten see the plain ranking."""
-    rng = np.random.default_rng(0)
-    with mahala_search.serve.Client(address) as client:
-        found = client.search(text=QUERIES[0])
-        place = client.event(found.search_id, found.ids[0], user="the first") or 0
-        client.wait(place, 120.0)  # searches count from the first version that has learned
-        for number in range(600):
-            user = f"person {number}"
-            found = client.search(text=QUERIES[number % len(QUERIES)], k=10, user=user)
-            green = [one.id for one in found.results[:4] if one.payload.get("diet") in ("vegan", "vegetarian")]
-            if rng.random() < 0.2:
-                green = [str(rng.choice(found.ids))]
-            if green:
-                place = client.event(found.search_id, green[0], user=user) or place
-        client.wait(place, 120.0)
-    page.goto(f"{address}/watch")
-    page.locator("#versions tr").nth(2).wait_for()
-    page.wait_for_timeout(10_000)  # until the rates of requests and the report are there
-    save(page, "serve-watch", 1200)
+    """The page of the demo, once people have searched for a minute."""
+    page.goto(address)
+    page.wait_for_timeout(60_000)
+    save(page, "serve-report", 900)
 
 
 def save(page: Page, name: str, height: int, width: int = 1400) -> None:

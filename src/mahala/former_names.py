@@ -32,7 +32,7 @@ OF_PACKAGE = {
     "read_qrels": "`pip install mahala-search`, and it is mahala_search.read_qrels",
     "SCML_Supervised": "mahala.batch.SCML learns from labels, too",
     "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
-    "serve": "`pip install mahala-search`, and it is mahala_search.serve",
+    "serve": "`pip install mahala-search`, and its client is mahala_search.Client",
 }
 
 # Commands.

@@ -1,1 +1,0 @@
-"""`mahala serve` and its commands."""

@@ -1,1 +1,0 @@
-"""Learned and plain rankings compared on the people who search."""

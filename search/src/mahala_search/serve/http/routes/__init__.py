@@ -1,1 +1,0 @@
-"""The routes, a file for each group of them."""

@@ -1,1 +1,0 @@
-"""Search among the items of a collection."""
