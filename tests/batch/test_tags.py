@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from mahala import GML, LDA, LMNN, MMC, NCA, RCA, BoostMetric, LogisticMetric, Pairs
-from mahala.batch import MDM, SCML, PSDBoost, Relief
+from mahala.batch import DMLMJ, MDM, SCML, XQDA, PSDBoost, Relief
 from mahala.batch.pair_costs import all_pairs
 from mahala.compiled.sums import softmax_sums
 from mahala.compiled.sums.softmax_sums import sum_softmax
@@ -51,6 +51,7 @@ def test_every_learner_learns_from_tags_or_says_what_it_needs(kind):
     [
         *(NCA(max_iter=5), LMNN(max_iter=20), RCA(n_components=2), LDA(), Relief(), BoostMetric(max_iter=20)),
         *(GML(max_iter=20, init="identity"), MMC(max_iter=10), MDM(max_iter=3), PSDBoost(max_iter=3)),
+        *(DMLMJ(), XQDA()),
         SCML(bases="triplet_diffs", random_state=0),
     ],
     ids=lambda learner: type(learner).__name__,

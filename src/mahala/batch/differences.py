@@ -4,6 +4,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from mahala.batch.pair_costs import drawn
 from mahala.comparisons import Pairs
 from mahala.compiled.threads import transposed_product
 from mahala.engine.moments import class_means, scatter
@@ -28,6 +29,7 @@ class Differences(NamedTuple):
     @classmethod
     def of(cls, data: LabelledRows | Pairs, Z: RealArray, shrinkage: float) -> Self:
         """Return the covariances over all pairs of labelled rows, or over given pairs, with centred rows Z."""
+        data = drawn(data, "auto", np.random.default_rng(0))
         if isinstance(data, Pairs):
             assert data.similar is not None, "fit requires labels"
             left, right, similar = data.left, data.right, data.similar

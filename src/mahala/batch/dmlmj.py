@@ -69,7 +69,7 @@ class DMLMJ(BatchLearner):
         check_n_components(self.n_components, data.X.shape[1], "the number of features")
         X = data.X.astype(np.float64)
         Z, factors = standardised(X)
-        near = class_neighbors(divided_by_largest(X)[0], data.codes, self.n_neighbors, self.n_neighbors)
+        near = class_neighbors(divided_by_largest(X)[0], data.labels, self.n_neighbors, self.n_neighbors)
         similar, dissimilar = (_of_neighbors(Z, rows) for rows in near)
         W, ratios = Differences.shrunk(similar, dissimilar, float(self.shrinkage)).directions()
         divergences = 0.5 * (ratios + 1.0 / ratios) - 1.0

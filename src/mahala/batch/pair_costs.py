@@ -95,7 +95,7 @@ def as_pairs(
 def drawn(data: LabelledRows | Pairs, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
     """Draw at most n_pairs pairs of labelled rows; return given pairs unchanged.
 
-    For "auto" return labelled rows, and all the pairs of rows with tags.
+    For "auto" return labelled rows, and all the pairs of rows with tags, without a draw.
     """
     if not isinstance(n_pairs, str):
         return as_pairs(data, n_pairs, rng, at_most=True)
