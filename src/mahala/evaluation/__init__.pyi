@@ -14,6 +14,8 @@ from mahala.evaluation.ranks import FriedmanResult as FriedmanResult
 from mahala.evaluation.ranks import SignedRank as SignedRank
 from mahala.evaluation.ranks import bayesian_signed_rank as bayesian_signed_rank
 from mahala.evaluation.ranks import friedman_holm as friedman_holm
+from mahala.evaluation.regret import Regret as Regret
+from mahala.evaluation.regret import regret as regret
 from mahala.evaluation.statistics import PairedGain as PairedGain
 from mahala.judge import Verdict as Verdict
 

@@ -3,6 +3,8 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
 from mahala.compiled.jit import Steps
@@ -10,6 +12,7 @@ from mahala.compiled.pairs.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.definite import DefiniteState
 from mahala.online.state.margin import PairChunk, single
+from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, Positive
 from mahala.support.states import Group, Number
@@ -81,6 +84,9 @@ class LEGO(PairLearner):
 
     def _check_params(self) -> None:
         check_targets(self.similar_target, self.dissimilar_target)
+
+    def _loss_terms(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
+        return -np.where(y > 0.0, *self._model.targets), np.ones_like(y), np.zeros_like(y), True
 
     def _rule(self) -> float:
         return float(self.eta)

@@ -53,6 +53,10 @@ class PairLearner(DistanceMixin, OnlineLearner):
         drawn = draw_pairs(labels, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
         return Pairs._build(X, *drawn)
 
+    def _loss_terms(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
+        """Return a, s and w of the loss z = a + s d - w b of pairs at distance d, and whether z < 0 is a loss, too."""
+        return np.ones_like(y), y, y, False
+
     def _form_metric(self) -> MahalanobisMetric:
         return self._model.metric(**self._about())  # type: ignore[no-any-return]
 

@@ -71,6 +71,9 @@ class RDML(PairLearner):
     _: KW_ONLY
     n_steps: Literal["auto"] | Count = "auto"
 
+    def _loss_terms(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
+        return -y, y, np.zeros_like(y), False
+
     def _rule(self) -> float:
         return float(self.eta)
 
