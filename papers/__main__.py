@@ -44,7 +44,12 @@ def reproduce(
     datasets: Annotated[str | None, typer.Option(help="Rows to measure, separated by commas; default: all.")] = None,
     methods: Annotated[str | None, typer.Option(help="Columns to measure, separated by commas; default: all.")] = None,
     runs: Annotated[int | None, typer.Option(help="Number of random splits; default: as in the paper.", min=1)] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run a version of about a minute, kept apart.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Run a version of about a minute, kept apart; with --check: draw cells of a moment."
+        ),
+    ] = False,
     n_jobs: Jobs = 1,
     device: Device = None,
     scheduler: Scheduler = None,
@@ -116,21 +121,7 @@ def reproduce(
             )
         _show_all(output, image, console, as_json)
         return
-    known = studies(paper)
-    chosen = []
-    for name in _subset(names, known, "--table or --figure") or known:
-        study = known[name]
-        if quick:
-            if study.quick is None:
-                raise ValueError(f"{paper} {name} has no quick version; leave out --quick")
-            study = study.quick
-        # Check all studies before measuring the first, which can take an hour.
-        part = {
-            "datasets": _subset(_split(datasets), study.datasets, f"--datasets of {name}"),
-            "methods": _subset(_split(methods), study.methods, f"--methods of {name}"),
-            "runs": runs,
-        }
-        chosen.append((name, study, part))
+    chosen = _chosen(paper, names, quick, _split(datasets), _split(methods), runs)
     folder = output / "quick" / paper if quick else output / paper
     for name, study, _ in chosen:
         _check_files(folder / study.cells_file, name, force)
@@ -151,6 +142,32 @@ def reproduce(
             console.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
     if as_json:
         print_json({"paper": paper, "results": results})
+
+
+def _chosen(
+    paper: str, names: list[str], quick: bool, datasets: list[str], methods: list[str], runs: int | None
+) -> list[tuple[str, Study, dict[str, list[str] | int | None]]]:
+    """Return the studies to measure, with their names and the parts of them; raise ValueError if one is unknown.
+
+    All are checked before the first is measured, which can take an hour.
+    """
+    from papers.study import studies
+
+    known = studies(paper)
+    chosen = []
+    for name in _subset(names, known, "--table or --figure") or known:
+        study = known[name]
+        if quick:
+            if study.quick is None:
+                raise ValueError(f"{paper} {name} has no quick version; leave out --quick")
+            study = study.quick
+        part: dict[str, list[str] | int | None] = {
+            "datasets": _subset(datasets, study.datasets, f"--datasets of {name}"),
+            "methods": _subset(methods, study.methods, f"--methods of {name}"),
+            "runs": runs,
+        }
+        chosen.append((name, study, part))
+    return chosen
 
 
 def _check(

@@ -27,11 +27,11 @@ ROUNDED = "rounding, which another processor or library does otherwise, changes 
 
 
 class Stored(NamedTuple):
-    """A stored cell, the versions that measured it, and the standard deviations of its numbers over the runs."""
+    """A stored cell, the versions that may have measured it, and the deviations of its numbers over the runs."""
 
     study: Study
     cell: Cell
-    versions: dict[str, str]
+    versions: list[dict[str, str]]
     deviations: dict[str, float]
 
 
@@ -79,7 +79,7 @@ def stored_cells(
             if listed and chosen and not (cheap and slow):
                 runs = [other.numbers for other in cells if other[:2] == cell[:2]]
                 deviations = {name: _deviation([run[name] for run in runs if name in run]) for name in cell.numbers}
-                found.append(Stored(study, cell, {} if origin is None else origin.versions, deviations))
+                found.append(Stored(study, cell, [] if origin is None else origin.versions, deviations))
     return found
 
 
@@ -122,7 +122,9 @@ def _reason(stored: Stored, numbers: Numbers, differences: dict[str, tuple[float
     if stored.cell.method in stored.study.chaotic:
         return stored.study.chaotic[stored.cell.method]
     now = versions()
-    others = [f"{name} {number}" for name, number in stored.versions.items() if now.get(name) != number]
+    others = {
+        f"{name} {number}": None for own in stored.versions for name, number in own.items() if now[name] != number
+    }
     if others:
         return f"it was measured with {', '.join(others)}"
     near = all(

@@ -196,15 +196,15 @@ def versions() -> dict[str, str]:
 
 
 class Origin(NamedTuple):
-    """How cells were measured: the last command, the versions, and the total seconds of all commands."""
+    """How cells were measured: the last command, the versions of every command, and the total seconds of all."""
 
     command: str
-    versions: dict[str, str]
+    versions: list[dict[str, str]]
     seconds: float
 
     def in_words(self) -> str:
         """Format as one line of Markdown."""
-        versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
+        versions = "; ".join(", ".join(f"{name} {number}" for name, number in own.items()) for own in self.versions)
         minutes, seconds = divmod(round(self.seconds), 60)
         return f"`{self.command}` · {minutes} min {seconds} s · {versions}"
 
@@ -215,9 +215,9 @@ def read_origin(path: Path) -> Origin | None:
 
 
 def record_origin(path: Path, command: str, seconds: float) -> None:
-    """Write how cells were measured, and add the seconds to those of earlier commands."""
-    before = read_origin(path)
-    origin = Origin(command, versions(), seconds + (0.0 if before is None else before.seconds))
+    """Write how cells were measured, and add the versions and the seconds to those of earlier commands."""
+    before, now = read_origin(path) or Origin(command, [], 0.0), versions()
+    origin = Origin(command, [*(own for own in before.versions if own != now), now], before.seconds + seconds)
     with whole_file(path) as temporary:
         temporary.write_text(json.dumps(origin._asdict(), indent=1) + "\n", encoding="utf-8")
 
@@ -227,11 +227,12 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
     text = [f"# {study.title}", ""]
     if origin is not None:
         text += [wrapped(origin.in_words()), ""]
-        if (measured := origin.versions["mahala"]) != mahala.__version__:
+        others = [own["mahala"] for own in origin.versions if own["mahala"] != mahala.__version__]
+        if others:
             text += [
                 wrapped(
-                    f"Measured with mahala {measured}, while this is {mahala.__version__}: `python -m papers "
-                    f"{study.paper} --check 10` measures ten cells again."
+                    f"Measured with mahala {' and '.join(others)}, while this is {mahala.__version__}: "
+                    f"`python -m papers {study.paper} --check 10` measures ten cells again."
                 ),
                 "",
             ]

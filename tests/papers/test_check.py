@@ -63,7 +63,7 @@ def test_what_explains_a_difference(folder):
     assert "CPU seconds" in compared(stored, far | {"stopped": 1.0}).reason
     chaotic = stored._replace(study=replace(STUDY, chaotic={"m": "it is chaotic"}))
     assert compared(chaotic, far).reason == "it is chaotic"
-    before = stored._replace(versions=stored.versions | {"mahala": "0.0.1"})
+    before = stored._replace(versions=[stored.versions[0] | {"mahala": "0.0.1"}])
     assert compared(before, far).reason == "it was measured with mahala 0.0.1"
     assert compared(stored, {"error": 17.001, "seconds": 9.0}).differences == {}
     assert compared(stored, {"seconds": 1.0}).differences == {"error": (17.0, None)}

@@ -154,8 +154,8 @@ def test_significant_pairs_are_named():
 
 
 def test_a_page_says_that_another_version_measured_it():
-    now = Origin("python -m papers a", versions(), 1.0)
-    before = now._replace(versions=now.versions | {"mahala": "0.0.1"})
+    now = Origin("python -m papers a", [versions()], 1.0)
+    before = now._replace(versions=[versions() | {"mahala": "0.0.1"}, versions()])
     assert "Measured with" not in markdown(STUDY, CELLS, now)
     told = " ".join(markdown(STUDY, CELLS, before).split())
     assert f"Measured with mahala 0.0.1, while this is {mahala.__version__}: `python -m papers test2000 --check" in told
@@ -168,5 +168,8 @@ def test_seconds_of_several_runs_add_up(tmp_path):
     record_origin(path, "python -m papers a --table 2", 75.0)
     origin = read_origin(path)
     assert origin.seconds == 125.0
-    assert origin.versions["Python"]
+    assert origin.versions == [versions()]
     assert origin.in_words().startswith("`python -m papers a --table 2` · 2 min 5 s · Python 3.")
+    path.write_text(path.read_text().replace(f'"mahala": "{mahala.__version__}"', '"mahala": "0.0.1"'))
+    record_origin(path, "python -m papers a", 1.0)
+    assert [own["mahala"] for own in read_origin(path).versions] == ["0.0.1", mahala.__version__]
