@@ -203,14 +203,17 @@ def _show_all(folder: Path, image: str, console: Console, as_json: bool) -> None
 
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("the page of all papers needs Matplotlib for its pictures: pip install matplotlib")
+    from matplotlib import rc_context
 
     found = agreements(folder)
     if not found:
         raise FileNotFoundError(f"--output must name a folder with results, but there are none in {folder}")
     pictures = {paper: f"agreement-{paper}.{image}" for paper in found}
     for paper, name in pictures.items():
-        with whole_file(folder / name) as file:
-            draw_agreement(paper, found[paper]).savefig(file, dpi=110)
+        # Without a date and with fixed names inside, the same results make the same file.
+        with rc_context({"svg.hashsalt": "mahala"}), whole_file(folder / name) as file:
+            metadata = {"Date": None} if image == "svg" else None
+            draw_agreement(paper, found[paper]).savefig(file, dpi=110, metadata=metadata)
     with whole_file(folder / "index.md") as file:
         file.write_text(front_page(found, pictures), encoding="utf-8")
     for paper in written_papers():
