@@ -31,7 +31,7 @@ def served() -> Iterator[str]:
 
 
 def main() -> None:
-    """Take a picture of the report, and of the page of the sidecar."""
+    """Take a picture of the report of a table, and of that of a search."""
     chosen = sys.argv[1:] or ["report", "serve"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
@@ -40,7 +40,7 @@ def main() -> None:
             report(page)
         if "serve" in chosen:
             with served() as address:
-                watch(page, address)
+                gain(page, address)
 
 
 def report(page: Page) -> None:
@@ -56,11 +56,12 @@ def report(page: Page) -> None:
         save(page, "report", round(box["y"] + box["height"] + 30), 1280)
 
 
-def watch(page: Page, address: str) -> None:
-    """The page of the demo, once people have searched for a minute."""
+def gain(page: Page, address: str) -> None:
+    """The page of the sidecar, as soon as a gain is shown in the demo, and half a minute later."""
     page.goto(address)
-    page.wait_for_timeout(60_000)
-    save(page, "serve-report", 900)
+    page.locator("#verdict", has_text="Shown to help").wait_for(timeout=240_000)
+    page.wait_for_timeout(30_000)
+    save(page, "serve-report", 760)
 
 
 def save(page: Page, name: str, height: int, width: int = 1400) -> None:

@@ -191,7 +191,7 @@ def test_harm_is_named_with_the_remedy(connection):
     add(connection, [*people("learned", 0.3), *people("plain", 0.7)])
     sentence = make_report(connection, SPACE)["sentence"]
     assert sentence.startswith("Learned search brings 0.40 fewer clicks per search than plain search")
-    assert sentence.endswith("Serve the plain one: `mahala serve pin 0`.")
+    assert sentence.endswith('Serve the plain ranking, by the button on the page or PUT .../served {"version": 0}.')
 
 
 def test_without_a_difference_the_number_of_searches_that_would_tell_is_named(connection):

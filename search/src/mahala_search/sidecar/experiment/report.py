@@ -19,6 +19,7 @@ from mahala_search.sidecar.records import LEARNED, MIXED, PLAIN, Space
 USEFUL = 0.03
 # More searches than this are not worth waiting for.
 _MOST = 10_000_000
+_REMEDY = ' Serve the plain ranking, by the button on the page or PUT .../served {"version": 0}.'
 _OFF = (
     "The gain is not measured: all people get the learned ranking. A control share of 0.1 would show a tenth of them "
     "the plain one."
@@ -121,7 +122,7 @@ def _of_difference(arm: str, one: Sample, base: str, other: Sample, value: str) 
         is_gain = gain.low > 0.0
         word = "more" if is_gain else "less" if value == "revenue" else "fewer"
         low, high = sorted(map(abs, (gain.low, gain.high)))
-        advice = "" if is_gain or arm != LEARNED else " Serve the plain one: `mahala serve pin 0`."
+        advice = "" if is_gain or arm != LEARNED else _REMEDY
         return _told(
             "shown to help" if is_gain else "does not help",
             f"{_first(arm)} brings {abs(gain.mean):{form}} {word} {value} per search than {_name(base)} "
@@ -174,7 +175,7 @@ def _of_preference(sample: Sample) -> dict[str, Any]:
     if share.low > 0.5:
         return _told("shown to help", f"{claim}: learned search helps.")
     if share.high < 0.5:
-        return _told("does not help", f"{claim}: learned search harms. Serve the plain one: `mahala serve pin 0`.")
+        return _told("does not help", f"{claim}: learned search harms.{_REMEDY}")
     return _told("too early to tell", f"Not shown yet. {claim}.")
 
 
