@@ -15,6 +15,8 @@ N_PEOPLE, RATE, PAGE = 400, 25.0, 10
 DIETS = {"vegan", "vegetarian"}
 # How often a dish is clicked that is looked at: of the kind and diet wanted, of the kind alone, any other.
 CLICKED = (0.6, 0.08, 0.02)
+# How often a dish is ordered that was clicked.
+BOUGHT = 0.15
 
 
 class People(threading.Thread):
@@ -62,6 +64,8 @@ class People(threading.Thread):
         for place, id in enumerate(ids[:seen], 1):
             if self._rng.random() < self._liking(self._about[id], self._kinds[query]) / np.sqrt(place):
                 self._client.event(search, id, "click")
+                if self._rng.random() < BOUGHT:
+                    self._client.event(search, id, "purchase", revenue=round(5.0 + 15.0 * self._rng.random(), 2))
         self.n_searches += 1
 
     @staticmethod
