@@ -1,7 +1,7 @@
-"""`mahala serve` killed at random moments while clients search and send what people do.
+"""`mahala serve` killed at random moments while clients send what people did, and queries are embedded all the while.
 
-Restarted each time, it ends with everything that it acknowledged in its log exactly once, and with the model that
-learns from that log without a stop, bit for bit.
+Restarted each time, it ends with every acknowledged click in its log exactly once, with an empty spool, and with the
+model that learns from that log without a stop, bit for bit.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from typing import Any
 
 import httpx
 import numpy as np
+import sqlalchemy as sa
 import uvicorn
 
 from mahala_search.sidecar.http.app import create_app
 from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.http.guard import ServerSettings
-from mahala_search.sidecar.learning.learner import SpaceLearner
-from mahala_search.sidecar.learning.learning import Learning
-from mahala_search.sidecar.records import Settings, Unavailable
+from mahala_search.sidecar.http.server import configuration
+from mahala_search.sidecar.learning.learner import SpaceLearner, new_adapter
+from mahala_search.sidecar.learning.process import learn
+from mahala_search.sidecar.records import Settings
 from mahala_search.sidecar.service import Sidecar
+from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.checkpoints import Checkpoints
 from mahala_search.sidecar.store.store import Store
 
@@ -35,9 +38,8 @@ from .runner import Failed
 # Cases: each kills a sidecar N_KILLS times.
 AMOUNT, SHORT = 100, 1
 CPU_SECONDS = 300.0
-N_KILLS, N_CLIENTS, N_EACH, WIDTH, N_ITEMS, PAGE = 3, 3, 40, 6, 30, 5
-# What a client may send again: the answer did not come, the sidecar was busy, or the search was not written.
-PAUSE = 0.05
+N_KILLS, N_CLIENTS, N_EACH, WIDTH, N_ITEMS = 3, 3, 40, 6, 30
+LEARNER = {"user_cap": 20, "random_state": 0}
 
 
 def n_cases(amount: int) -> int:
@@ -45,30 +47,31 @@ def n_cases(amount: int) -> int:
 
 
 def prepare(amount: int) -> None:
-    """Load what learns once, so that a forked sidecar begins at once."""
-    SpaceLearner({}, 0).maps()
+    """Load the kernels once, so that a forked sidecar learns at once."""
+    adapter = new_adapter(LEARNER)
+    adapter.learn_one(np.ones(WIDTH), np.eye(2, WIDTH), [1.0, 0.0])
+    adapter.maps()
 
 
 def run(case: int, seed: int, amount: int) -> int:
     rng = np.random.default_rng([seed, case])
-    with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        path = Path(folder) / "search.db"
-        store = Store(path)
-        space = store.create("s", Settings(WIDTH))
+    with tempfile.TemporaryDirectory(prefix="campaign-") as name:
+        folder = Path(name)
+        store = Store(folder / "search.db")
+        space = store.create("s", Settings(WIDTH, learner=LEARNER))
+        store.add_vectors(space.id, {f"i{at}": rng.normal(size=WIDTH) for at in range(N_ITEMS)})
         store.close()
         with socket.create_server(("127.0.0.1", 0), backlog=128) as bound:
-            acknowledged = _under_load(path, bound, rng)
-        store = Store(path)
-        _check(store, space.id, acknowledged)
-        store.close()
+            clicked = _under_load(folder, bound, rng)
+        _check(folder, clicked)
     return N_KILLS
 
 
-def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> dict[str, str]:
-    """Kill a sidecar while clients use it; return the item that was clicked for each search."""
+def _under_load(folder: Path, bound: socket.socket, rng: np.random.Generator) -> dict[str, str]:
+    """Kill a sidecar while clients use it; return the item of each click that it acknowledged, by the search."""
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     seeds = rng.integers(2**31, size=N_CLIENTS).tolist()
-    pid = _start(path, bound)
+    pid = _start(folder, bound)
     # The clients' threads are in a process of their own: one with threads must not be forked.
     reading, writing = os.pipe()
     clients = os.fork()
@@ -80,121 +83,141 @@ def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> d
         time.sleep(float(rng.random()) * 0.8)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        pid = _start(path, bound)
+        pid = _start(folder, bound)
     with open(reading, "rb") as file:
-        told = json.loads(file.read() or "{}")
+        said = json.loads(file.read() or "{}")
     os.waitpid(clients, 0)
-    if told.get("problem") or not told:
-        raise Failed(f"a client failed: {told.get('problem', 'it crashed')}")
-    acknowledged: dict[str, str] = told["acknowledged"]
-    _wait(path, 2 * len(acknowledged))
+    if said.get("problem") or not said:
+        raise Failed(f"a client failed: {said.get('problem', 'it crashed')}")
+    _wait(folder)
     os.kill(pid, signal.SIGTERM)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (0, -signal.SIGTERM):
         raise Failed(f"the sidecar ended with the code {code}")
-    return acknowledged
+    clicked: dict[str, str] = said["clicked"]
+    return clicked
 
 
-def _wait(path: Path, place: int) -> None:
-    """Wait until a place of the log has been learned from."""
-    end = time.monotonic() + 60.0
-    store = Store(path)
-    (space,) = store.spaces().values()
-    while (learned := store.progress(space.id)["learned"]) < place:
+def _wait(folder: Path) -> None:
+    """Wait until the spool is empty, and the last state has learned all of the log."""
+    store, end = Store(folder / "search.db"), time.monotonic() + 60.0
+    space = store.spaces()["s"]
+    while True:
+        spooled = sum(path.stat().st_size for path in (folder / "spool").glob("*.jsonl"))
+        logged, newest = store.progress(space.id)["logged"], Checkpoints(store.database).newest(space.id)
+        if not spooled and newest is not None and newest.place == logged:
+            break
         if time.monotonic() > end:
-            raise Failed(f"after 60 s, {learned} entries of the log have been learned from, not {place}")
+            raise Failed(f"after 60 s, {newest and newest.place} of {logged} are learned, {spooled} bytes are spooled")
         time.sleep(0.05)
     store.close()
 
 
 def _use(address: str, seeds: list[int]) -> dict[str, Any]:
     """Let clients use the sidecar; return what it acknowledged, and what went wrong."""
-    acknowledged: dict[str, str] = {}
+    clicked: dict[str, str] = {}
     problems: list[BaseException] = []
-    clients = [threading.Thread(target=_client, args=(address, own, acknowledged, problems)) for own in seeds]
+    clients = [
+        threading.Thread(target=_client, args=(address, number, own, clicked, problems))
+        for number, own in enumerate(seeds)
+    ]
     for client in clients:
         client.start()
     for client in clients:
         client.join()
-    return {"acknowledged": acknowledged, "problem": repr(problems[0]) if problems else ""}
+    return {"clicked": clicked, "problem": repr(problems[0]) if problems else ""}
 
 
-def _client(address: str, seed: int, acknowledged: dict[str, str], problems: list[BaseException]) -> None:
+def _client(address: str, number: int, seed: int, clicked: dict[str, str], problems: list[BaseException]) -> None:
     rng = np.random.default_rng(seed)
-    items = np.random.default_rng(0).normal(size=(N_ITEMS, WIDTH))
     try:
         with httpx.Client(base_url=f"{address}/v1/spaces/s", timeout=5.0) as http:
             for at in range(N_EACH):
                 query = {"f32": encoded(rng.normal(size=WIDTH)), "id": f"q{rng.integers(9)}", "user": f"u{at % 4}"}
-                search_id = None
-                while search_id is None:  # a search that was not written has no id
-                    search_id = _sent(http, "/embed", {"queries": [query]})["results"][0]["search_id"]
-                shown = [int(row) for row in rng.choice(N_ITEMS, size=PAGE, replace=False)]
-                vectors = {f"i{row}": encoded(items[row]) for row in shown}
-                clicked = f"i{shown[int(rng.integers(PAGE))]}"
-                _sent(http, "/shown", {"search_id": search_id, "ids": [*vectors], "vectors": vectors})
-                answer = _sent(http, "/events", {"search_id": search_id, "item": clicked})
-                if answer["accepted"] != 1:
-                    raise Failed(f"a click was not accepted: {answer['problems']}")
-                acknowledged[search_id] = clicked
+                ids = [f"i{item}" for item in rng.permutation(N_ITEMS)[:5]]
+                (found,) = _post(http, "/embed", {"queries": [query]})["results"]
+                if at % 2 and found["search_id"] is not None:
+                    search = found["search_id"]
+                    _post(http, "/shown", {"search_id": search, "ids": ids})
+                    events = [{"search_id": search, "item": ids[0]}]
+                else:  # as a search that was made elsewhere
+                    search, vector = f"{number}-{at}", rng.normal(size=WIDTH).tolist()
+                    shown = {"search_id": search, "query": {"vector": vector, "id": query["id"]}, "shown": ids}
+                    events = [shown, {"search_id": search, "item": ids[0]}]
+                answer = _post(http, "/events", events)
+                if answer["accepted"] != len(events):
+                    raise Failed(f"events of {search} were not accepted: {answer}")
+                clicked[search] = ids[0]
     except BaseException as error:
         problems.append(error)
 
 
-def _sent(http: httpx.Client, path: str, body: Any) -> Any:
-    """Send a request until it is answered; return the answer."""
+def _post(http: httpx.Client, path: str, body: Any) -> Any:
+    """Return the answer to a request, which is sent again while the sidecar is away."""
     end = time.monotonic() + 60.0
-    while time.monotonic() < end:
+    while True:
         try:
-            answer = http.post(path, json=body)
+            response = http.post(path, json=body)
+            if response.status_code != 503:
+                return response.raise_for_status().json()
         except httpx.TransportError:
-            pass
-        else:
-            if answer.status_code < 400:
-                return answer.json()
-            if answer.status_code != 503:
-                raise Failed(f"{answer.status_code}: {answer.text}")
-        time.sleep(PAUSE)
-    raise Failed(f"{path} was not answered for 60 s")
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.05)
 
 
-def _start(path: Path, bound: socket.socket) -> int:
-    """Fork a process that serves on a socket and learns; return its id."""
+def _start(folder: Path, bound: socket.socket) -> int:
+    """Fork a process that serves on a socket; return its id."""
     pid = os.fork()
     if pid:
         return pid
     try:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        with Sidecar(path, path.parent / "spool") as sidecar:
-            threading.Thread(target=_learn, args=(sidecar.store,), daemon=True).start()
-            app = create_app(sidecar, ServerSettings(rate=1e9))
-            uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False)).run([bound])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        with Sidecar(folder / "search.db", folder / "spool") as sidecar:
+            stop = threading.Event()
+            learning = threading.Thread(target=_learn, args=(folder, stop))
+            learning.start()
+            uvicorn.Server(configuration(create_app(sidecar, ServerSettings()))).run([bound])
+            stop.set()
+            learning.join()
     finally:
         os._exit(0)
 
 
-def _learn(store: Store) -> None:
-    learning = Learning(store, Checkpoints(store.database, 0.3))
-    while True:
-        try:
-            pause = learning.step()
-        except Unavailable:
-            pause = 0.1
-        time.sleep(pause)
+def _learn(folder: Path, stop: threading.Event) -> None:
+    store = Store(folder / "search.db")
+    while not stop.wait(0.1):  # the lease of the one that was killed has to expire
+        learn(store, Checkpoints(store.database, 0.3), stop)
+    store.close()
 
 
-def _check(store: Store, space: str, acknowledged: dict[str, str]) -> None:
-    entries = store.read_log(space, 0, 10**6)
+def _check(folder: Path, clicked: dict[str, str]) -> None:
+    store = Store(folder / "search.db")
+    space = store.spaces()["s"]
+    entries = store.read_log(space.id, 0, 100_000)
     if [entry.place for entry in entries] != list(range(1, len(entries) + 1)):
         raise Failed("the log has gaps, or is out of order")
-    clicks = [(one.search_id, id) for one in entries for id, value in zip(one.ids, one.values, strict=True) if value]
-    if sorted(clicks) != sorted(acknowledged.items()) or len(acknowledged) != N_CLIENTS * N_EACH:
-        raise Failed(f"{len(acknowledged)} clicks were acknowledged, but the log has {len(clicks)}, or others")
-    if sum(entry.first for entry in entries) != len(acknowledged):
-        raise Failed("what was shown for a search is in the log twice, or not at all")
-    whole = SpaceLearner({}, 0)
+    with store.reading() as connection:
+        columns = tables.pages.c.id, tables.pages.c.reactions
+        pages = {row.id: row.reactions for row in connection.execute(sa.select(*columns))}
+    if len(clicked) != N_CLIENTS * N_EACH or any(
+        "click" not in pages[id].get(item, {}) for id, item in clicked.items()
+    ):
+        raise Failed(f"of {len(clicked)} clicks that were acknowledged, some are not in the database")
+    for id, item in clicked.items():
+        of_page = [entry for entry in entries if entry.search_id == id]
+        values = [dict(zip(entry.ids, entry.values, strict=True)) for entry in of_page]
+        if sum(sum(one.values()) for one in values) != 1.0 or sum(one.get(item, 0.0) for one in values) != 1.0:
+            raise Failed(f"the click on {item} of {id} is not in the log exactly once: {values}")
+        if [entry.first for entry in of_page] != [True, False][: len(of_page)]:
+            raise Failed(f"the page {id} is not counted exactly once")
+    newest, whole = Checkpoints(store.database).newest(space.id), SpaceLearner(LEARNER, 0)
     for entry in entries:
-        whole.learn([entry], store.item_vectors(space, entry.ids))
-    served = store.served(space)
-    if served is None or (served.maps, list(served.names)) != whole.maps():
+        whole.learn([entry], store.item_vectors(space.id, entry.ids))
+    served = store.served(space.id)
+    if newest is None or (newest.place, newest.state) != (len(entries), whole.state()):
         raise Failed("the model is not that of a sidecar that was never killed")
+    if served is None or (served.maps, list(served.names)) != whole.maps():
+        raise Failed("what is served is not that of a sidecar that was never killed")
+    store.close()
