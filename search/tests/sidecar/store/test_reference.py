@@ -35,8 +35,8 @@ class Reference:
 
     def __init__(self):
         self.pages, self.items, self.queries, self.forgotten, self.counts = {}, set(), set(), {}, {}
-        self.since = {}  # by query, whether it has a vector or not, the time of its first search
         self.asked, self.log, self.n_logged = set(), [], 0
+        self.rows = set()  # queries, with a vector or without
 
     def write(self, works):
         touched, outcomes = [], []
@@ -102,7 +102,7 @@ class Reference:
         if (reason := self.refusal(search.user, search.at)) is not None:
             return reason
         self.pages[search.id] = Page(search)
-        self.since.setdefault(search.query.key, search.at)
+        self.rows.add(search.query.key)
         if search.query.vector is not None:
             self.queries.add(search.query.key)
         return True
@@ -156,21 +156,21 @@ class Reference:
             page.logged = page.logged and {item: value for item, value in page.logged.items() if item in left}
         self.log = [entry for entry in self.log if not self.pages[entry[1]].forgotten and entry[2] != user]
         self.forgotten[user] = time.time()
-        self.forget_queries(float("inf"))
+        self.forget_queries()
         self.settle(sorted(page.id for page in others))
         return len(own) + len(others)
 
-    def forget_queries(self, before):
+    def forget_queries(self):
         used = {page.query for page in self.pages.values() if not page.forgotten}
-        self.since = {key: at for key, at in self.since.items() if key in used or at >= before}
-        self.queries &= self.since.keys()
+        self.rows &= used
+        self.queries &= used
 
     def prune(self, now):
         old = {id for id, page in self.pages.items() if page.at < now - 90 * DAY}
         self.log = [entry for entry in self.log if entry[1] not in old]
         self.pages = {id: page for id, page in self.pages.items() if id not in old}
         if old:
-            self.forget_queries(now - 90 * DAY)
+            self.forget_queries()
         return len(old)
 
 
@@ -223,7 +223,7 @@ class StoreMachine(RuleBasedStateMachine):
         keys=st.lists(st.sampled_from(QUERIES), unique=True),
     )
     def add_vectors(self, ids, keys):
-        keys = [key for key in keys if key in self.reference.since]
+        keys = [key for key in keys if key in self.reference.rows]
         self.store.add_vectors(self.space.id, dict.fromkeys(ids, VECTOR), ["a"], dict.fromkeys(keys, VECTOR))
         self.reference.items |= set(ids)
         self.reference.queries |= set(keys)

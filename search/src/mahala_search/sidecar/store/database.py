@@ -102,6 +102,11 @@ class Database:
         self.engine.dispose()
 
 
+def rows_with(connection: Any, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
+    """Return the rows of a query in which a column has one of the values, as `fetched`."""
+    return [row for part in blocks(values) for row in fetched(connection, query.where(column.in_(part)))]
+
+
 def fetched(connection: Any, query: Any) -> list[Any]:
     """Return the rows of a query as tuples of the driver: SQLAlchemy takes as long for its own as the driver does."""
     return list(connection.execute(query).cursor.fetchall())

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import hmac
-import math
 import os
 import re
 import secrets
@@ -30,7 +29,7 @@ from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.checkpoints import served_model
 from mahala_search.sidecar.store.database import Database, blocks
 from mahala_search.sidecar.store.vectors import read_vectors
-from mahala_search.sidecar.store.writes import SpaceWriter, count
+from mahala_search.sidecar.store.writes import SpaceWriter, count, delete_unused_queries
 
 # Names of spaces.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -273,31 +272,26 @@ class Store:
         with self.writing() as connection:
             space = _locked(connection, tables.spaces.c.id == space_id)
             n = SpaceWriter(connection, space, _settings(space.settings)).forget(user)
-            _delete_queries(connection, space_id)
             _updated(connection, space_id, generation=space.generation + (n > 0))
             return n
 
     def prune(self, now: float) -> int:
         """Delete what is older than the retention of its space, some pages of each at a time; return how many."""
-        deleted = 0
+        pages, forgotten, deleted = tables.pages, tables.forgotten, 0
         for space in self.spaces().values():
             oldest = now - 86400.0 * space.settings.retention
-            pages = tables.pages
-            old = (pages.c.space == space.id) & (pages.c.at < oldest)
+            old = sa.select(pages.c.id, pages.c.query).where(pages.c.space == space.id, pages.c.at < oldest)
             with self.reading() as connection:
-                query = sa.select(pages.c.id).where(old).order_by(pages.c.at).limit(_PRUNED)
-                ids = list(connection.scalars(query))
-            for part in blocks(ids):  # others can write in between
+                rows = connection.execute(old.order_by(pages.c.at).limit(_PRUNED)).all()
+            for part in blocks(rows):  # others can write in between
+                ids = [row.id for row in part]
                 with self.writing() as connection:
                     for table, key in ((tables.log, "page"), (tables.waits, "page"), (pages, "id")):
-                        gone = (table.c.space == space.id) & table.c[key].in_(part)
-                        connection.execute(table.delete().where(gone))
-            if ids:
-                with self.writing() as connection:
-                    _delete_queries(connection, space.id, oldest)
-                    gone = (tables.forgotten.c.space == space.id) & (tables.forgotten.c.at < oldest)
-                    connection.execute(tables.forgotten.delete().where(gone))
-            deleted += len(ids)
+                        connection.execute(table.delete().where(table.c.space == space.id, table.c[key].in_(ids)))
+                    delete_unused_queries(connection, space.id, [row.query for row in part])
+                    gone = (forgotten.c.space == space.id) & (forgotten.c.at < oldest)
+                    connection.execute(forgotten.delete().where(gone))
+            deleted += len(rows)
         return deleted
 
     def progress(self, space_id: str) -> dict[str, int]:
@@ -386,10 +380,3 @@ def _drop(connection: Any, space_id: str) -> None:
         if "space" in table.c:
             connection.execute(table.delete().where(table.c.space == space_id))
     connection.execute(tables.spaces.delete().where(tables.spaces.c.id == space_id))
-
-
-def _delete_queries(connection: Any, space_id: str, before: float = math.inf) -> None:
-    """Delete queries that no page has; their texts may be what a person wrote."""
-    pages, queries = tables.pages, tables.queries
-    is_used = sa.exists().where(pages.c.space == queries.c.space, pages.c.query == queries.c.key)
-    connection.execute(queries.delete().where(queries.c.space == space_id, queries.c.at < before, ~is_used))

@@ -35,6 +35,11 @@ def _table(
     return sa.Table(f"search_{table}", metadata, *of_key, *others, *indexes)
 
 
+def _waiting(index: str, column: str, condition: str) -> sa.Index:
+    """Return an index of the few rows that wait for something."""
+    return sa.Index(index, "space", column, sqlite_where=sa.text(condition), postgresql_where=sa.text(condition))
+
+
 _IN_SPACE = {"space": sa.String(16)}
 _KEY = sa.String(32)  # `Store.key`: the HMAC of an id, in hexadecimal digits
 
@@ -57,14 +62,14 @@ keys = _table(
 # Vectors are int8 with one scale each, and never change: the first that was written stays. A query without one has a
 # text, of which the resolver of a successor makes one.
 queries = _table(
-    "queries", _IN_SPACE | {"key": _KEY}, sa.Index("search_queries_waiting", "space", "tries"),
+    "queries", _IN_SPACE | {"key": _KEY}, _waiting("search_queries_waiting", "tries", "vector IS NULL"),
     nullable=["vector", "scale", "text"], vector=sa.LargeBinary, scale=sa.Float, text=sa.Text, tries=sa.Integer,
     at=sa.Float,
 )  # fmt: skip
 
 # An item without a vector was shown, and waits for the resolver; `tries` is how often it was asked in vain.
 items = _table(
-    "items", _IN_SPACE | {"id": sa.String(256)}, sa.Index("search_items_waiting", "space", "tries"),
+    "items", _IN_SPACE | {"id": sa.String(256)}, _waiting("search_items_waiting", "tries", "vector IS NULL"),
     nullable=["vector", "scale"], vector=sa.LargeBinary, scale=sa.Float, tries=sa.Integer, at=sa.Float,
 )  # fmt: skip
 
@@ -75,7 +80,7 @@ items = _table(
 pages = _table(
     "pages", _IN_SPACE | {"id": sa.String(64)},
     sa.Index("search_pages_at", "space", "at"), sa.Index("search_pages_user", "space", "user"),
-    sa.Index("search_pages_query", "space", "query"), sa.Index("search_pages_waits", "space", "waits"),
+    sa.Index("search_pages_query", "space", "query"), _waiting("search_pages_waits", "waits", "waits > 0"),
     nullable=["user", "arm", "teams", "ids", "seen", "positions", "signals", "logged"],
     query=_KEY, user=_KEY, arm=sa.String(32), version=sa.BigInteger, at=sa.Float, ids=Json, seen=sa.Integer,
     positions=Json, teams=sa.String(200), signals=Json, reactions=Json, logged=Json, waits=sa.Integer,

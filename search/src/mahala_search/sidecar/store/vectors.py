@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.records import Settings
-from mahala_search.sidecar.store.database import add_missing, blocks, fetched
+from mahala_search.sidecar.store.database import add_missing, rows_with
 
 
 def stored(vector: FloatArray, settings: Settings) -> dict[str, Any]:
@@ -39,43 +39,33 @@ def restored(vector: bytes, scale: float) -> FloatArray:
 
 def read_vectors(connection: Any, table: sa.Table, space_id: str, ids: list[str]) -> dict[str, FloatArray]:
     """Return the vectors of those of the items, or of the keys of queries, that have one."""
-    key, vector, scale = key_of_table(table), sa.type_coerce(table.c.vector, sa.types.NullType()), table.c.scale
-    result: dict[str, FloatArray] = {}
-    for part in blocks(ids):
-        known = (table.c.space == space_id) & key.in_(part) & table.c.vector.is_not(None)
-        result |= {
-            id: restored(data, factor)
-            for id, data, factor in fetched(connection, sa.select(key, vector, scale).where(known))
-        }
-    return result
+    key, vector = key_of_table(table), sa.type_coerce(table.c.vector, sa.types.NullType())
+    query = sa.select(key, vector, table.c.scale).where(table.c.space == space_id, table.c.vector.is_not(None))
+    return {id: restored(data, scale) for id, data, scale in rows_with(connection, query, key, ids)}
 
 
 def with_vector(connection: Any, table: sa.Table, space_id: str, ids: list[str]) -> dict[str, bool]:
     """Return whether each of the items, or of the keys of queries, has a vector, for those that are in the table."""
-    key, result = key_of_table(table), dict[str, bool]()
-    for part in blocks(ids):
-        query = sa.select(key, table.c.vector.is_not(None)).where(table.c.space == space_id, key.in_(part))
-        result |= {id: bool(has) for id, has in fetched(connection, query)}
-    return result
+    key = key_of_table(table)
+    query = sa.select(key, table.c.vector.is_not(None)).where(table.c.space == space_id)
+    return {id: bool(has) for id, has in rows_with(connection, query, key, ids)}
 
 
-def add_rows(
-    connection: Any, table: sa.Table, space_id: str, rows: dict[str, dict[str, Any]], known: dict[str, bool]
-) -> set[str]:
+def add_rows(connection: Any, table: sa.Table, space_id: str, rows: dict[str, dict[str, Any]]) -> set[str]:
     """Write rows of items or queries by their keys; one that has a vector keeps it. Return those that got their first.
 
-    `known` is `with_vector` of these keys, and is brought up to date.
+    Values that rows do not have are null.
     """
-    key = key_of_table(table)
-    empty = {column.name: None for column in table.c if column.nullable}
-    new = [empty | row | {"space": space_id, key.name: id, "tries": 0} for id, row in rows.items() if id not in known]
-    add_missing(connection, table, new)
-    first = {id: row for id, row in rows.items() if row.get("vector") is not None and not known.get(id, False)}
+    if not rows:
+        return set()
+    key, known = key_of_table(table), with_vector(connection, table, space_id, list(rows))
+    empty = {column.name: None for column in table.c if column.nullable} | {"space": space_id, "tries": 0}
+    add_missing(connection, table, [empty | row | {key.name: id} for id, row in rows.items() if id not in known])
+    first = {id: row for id, row in rows.items() if row.get("vector") is not None and not known.get(id)}
     if later := [{"of": id, "data": row["vector"], "by": row["scale"]} for id, row in first.items() if id in known]:
         mine = (table.c.space == space_id) & (key == sa.bindparam("of"))
         values: dict[str, Any] = {"vector": sa.bindparam("data"), "scale": sa.bindparam("by")}
         connection.execute(table.update().where(mine).values(values), later)
-    known |= {id: known.get(id, False) or id in first for id in rows}
     return set(first)
 
 

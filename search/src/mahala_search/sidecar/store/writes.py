@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Work, Written
 from mahala_search.sidecar.store import tables
-from mahala_search.sidecar.store.database import add_missing, blocks, fetched
+from mahala_search.sidecar.store.database import add_missing, blocks, fetched, rows_with
 from mahala_search.sidecar.store.vectors import add_rows, stored, with_vector
 
 # Why nothing comes of a work.
@@ -124,7 +124,9 @@ class SpaceWriter:
         self._read(list(dict.fromkeys(work.id if isinstance(work, Search) else work.search_id for work in works)))
         users = {work.user for work in works if isinstance(work, Reaction)} | {p.user for p in self._pages.values()}
         users |= {one.user for work in works if (one := _search_of(work)) is not None}
-        self._forgotten = self._read_forgotten([user for user in users if user is not None])
+        forgotten = tables.forgotten.c
+        query = sa.select(forgotten.user, forgotten.at).where(forgotten.space == self._id)
+        self._forgotten = dict(rows_with(self._connection, query, forgotten.user, list(users - {None})))
         outcomes = [self._take(work) for work in works]
         missing = self._finish()
         for at, work in enumerate(works):
@@ -150,13 +152,14 @@ class SpaceWriter:
         """
         connection, pages, now = self._connection, tables.pages, time.time()
         mine = pages.c.space == self._id
-        own = list(connection.scalars(sa.select(pages.c.id).where(mine, pages.c.user == user)))
+        own = connection.execute(sa.select(pages.c.id, pages.c.query).where(mine, pages.c.user == user)).all()
         blank: dict[str, Any] = {column.name: None for column in pages.c if column.nullable}
-        for part in blocks(own):
+        for part in blocks([row.id for row in own]):
             for table in (tables.log, tables.waits):
                 connection.execute(table.delete().where(table.c.space == self._id, table.c.page.in_(part)))
             blanks = pages.update().where(mine, pages.c.id.in_(part))
             connection.execute(blanks.values(blank | {"query": "", "reactions": {}, "waits": 0}))
+        delete_unused_queries(connection, self._id, [row.query for row in own])
         connection.execute(tables.log.delete().where(tables.log.c.space == self._id, tables.log.c.user == user))
         of_others = sa.cast(pages.c.reactions, sa.Text).contains(f'"{user}"')
         self._read(sorted(connection.scalars(sa.select(pages.c.id).where(mine, of_others))))
@@ -204,18 +207,10 @@ class SpaceWriter:
         return None
 
     def _read(self, ids: Sequence[str]) -> None:
-        for part in blocks([id for id in ids if id not in self._pages]):
-            mine = (tables.pages.c.space == self._id) & tables.pages.c.id.in_(part)
-            rows = {row[0]: row for row in fetched(self._connection, sa.select(*_COLUMNS).where(mine))}
-            self._pages |= {id: _Page.of_row(rows[id]) for id in part if id in rows}
-
-    def _read_forgotten(self, users: Sequence[str]) -> dict[str, float]:
-        """Return until when what these users did is forgotten."""
-        table, result = tables.forgotten, dict[str, float]()
-        for part in blocks(users):
-            mine = (table.c.space == self._id) & table.c.user.in_(part)
-            result |= dict(fetched(self._connection, sa.select(table.c.user, table.c.at).where(mine)))
-        return result
+        query = sa.select(*_COLUMNS).where(tables.pages.c.space == self._id)
+        new = [id for id in ids if id not in self._pages]
+        rows = {row[0]: row for row in rows_with(self._connection, query, tables.pages.c.id, new)}
+        self._pages |= {id: _Page.of_row(rows[id]) for id in new if id in rows}
 
     def _refusal(self, user: str | None, at: float) -> str | None:
         if user is not None and at <= self._forgotten.get(user, 0.0):
@@ -285,72 +280,58 @@ class SpaceWriter:
         return Written(True)
 
     def _finish(self) -> set[str]:
-        """Write vectors, pages and the log; return the shown items without a vector."""
-        connection = self._connection
+        """Write vectors, pages and the log; return the items without a vector, of pages that count other ones now."""
         taken = dict.fromkeys(self._pages)
-        queries = with_vector(connection, tables.queries, self._id, list(self._queries))
-        promoted = self._promoted(True, add_rows(connection, tables.queries, self._id, self._queries, queries))
-        checked = [self._pages[id] for id in taken if self._pages[id].counts_more]
-        named = list(dict.fromkeys(chain.from_iterable(page.counted() for page in checked)))
-        items = with_vector(connection, tables.items, self._id, list({*named, *self._items}))
-        rows = {id: self._items.get(id) or {"at": time.time()} for id in {**dict.fromkeys(named), **self._items}}
-        promoted |= self._promoted(False, add_rows(connection, tables.items, self._id, rows, items))
+        promoted = self._promoted(True, add_rows(self._connection, tables.queries, self._id, self._queries))
+        promoted |= self._promoted(False, add_rows(self._connection, tables.items, self._id, self._items))
         self._read(sorted(promoted))
-        # All others are as they were but for their reactions.
-        uncertain = [page for page in self._pages.values() if page.counts_more or page.waits or page.id in promoted]
-        self._check(uncertain, queries, items)
         rest = [page for page in self._pages.values() if page.id not in taken]
-        entries = []
-        for page in [*(self._pages[id] for id in taken), *sorted(rest, key=lambda page: (page.at, page.id))]:
-            if page.ids is not None and not page.waits:
-                entries += page.entries()
+        pages = [*(self._pages[id] for id in taken), *sorted(rest, key=lambda page: (page.at, page.id))]
+        pages = [page for page in pages if page.ids is not None]
+        # All others are as they were but for their reactions.
+        missing = self._check([page for page in pages if page.counts_more or page.waits or page.id in promoted])
+        entries = [entry for page in pages if not page.waits for entry in page.entries()]
         self._write_pages()
         self._write_log(entries)
-        return {id for id, has in items.items() if not has}
+        return missing
 
     def _promoted(self, of_query: bool, ids: Iterable[str]) -> set[str]:
         """Return the pages that have waited for these vectors."""
         table, result = tables.waits, set[str]()
         for part in blocks(sorted(ids)):
             mine = (table.c.space == self._id) & (table.c.of_query == of_query) & table.c.id.in_(part)
-            result |= {
-                page for (page,) in fetched(self._connection, table.delete().where(mine).returning(table.c.page))
-            }
+            deleted = table.delete().where(mine).returning(table.c.page)
+            result.update(page for (page,) in fetched(self._connection, deleted))
         return result
 
-    def _check(self, pages: Sequence[_Page], queries: dict[str, bool], items: dict[str, bool]) -> None:
-        """Have each page wait for the vectors that it lacks."""
-        keys = list({page.query for page in pages} - queries.keys())
-        queries |= with_vector(self._connection, tables.queries, self._id, keys)
-        ids = list(set(chain.from_iterable(page.counted() for page in pages)) - items.keys())
-        items |= with_vector(self._connection, tables.items, self._id, ids)
+    def _check(self, pages: Sequence[_Page]) -> set[str]:
+        """Have each page wait for the vectors that it lacks; return the items without one."""
+        connection = self._connection
+        queries = with_vector(connection, tables.queries, self._id, list({page.query for page in pages}))
+        ids = dict.fromkeys(chain.from_iterable(page.counted() for page in pages))
+        items = with_vector(connection, tables.items, self._id, list(ids))
+        add_rows(connection, tables.items, self._id, {id: {"at": time.time()} for id in ids if id not in items})
         rows = []
         for page in pages:
             lacking = [(False, id) for id in page.counted() if not items.get(id)]
             lacking += [] if queries.get(page.query) else [(True, page.query)]
-            page.waits = len(lacking) if page.ids is not None else 0
-            rows += [
-                {"space": self._id, "page": page.id, "of_query": of_query, "id": id}
-                for of_query, id in lacking
-                if page.ids is not None
-            ]
-        add_missing(self._connection, tables.waits, rows)
+            page.waits = len(lacking)
+            rows += [{"space": self._id, "page": page.id, "of_query": kind, "id": id} for kind, id in lacking]
+        add_missing(connection, tables.waits, rows)
+        return {id for id in ids if not items.get(id)}
 
     def _write_pages(self) -> None:
-        new = [page for page in self._pages.values() if page.is_new]
         names = [column.name for column in tables.pages.c if column.name != "space"]
+        new = [{name: getattr(page, name) for name in names} for page in self._pages.values() if page.is_new]
         if new:
-            rows = [{"space": self._id} | {name: getattr(page, name) for name in names} for page in new]
-            self._connection.execute(tables.pages.insert(), rows)
+            self._connection.execute(tables.pages.insert().values(space=self._id), new)
         mine = (tables.pages.c.space == self._id) & (tables.pages.c.id == sa.bindparam("of"))
         for is_shown, columns in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
             changed = [page for page in self._pages.values() if not page.is_new and page.is_shown == is_shown]
             if changed:
-                statement = (
-                    tables.pages.update().where(mine).values({name: sa.bindparam(f"_{name}") for name in columns})
-                )
+                update = tables.pages.update().where(mine).values({name: sa.bindparam(f"_{name}") for name in columns})
                 rows = [{"of": one.id} | {f"_{name}": getattr(one, name) for name in columns} for one in changed]
-                self._connection.execute(statement, rows)
+                self._connection.execute(update, rows)
 
     def _write_log(self, entries: Sequence[dict[str, Any]]) -> None:
         if entries:
@@ -373,3 +354,11 @@ def count(connection: Any, space_id: str, numbers: dict[str, int]) -> None:
         add_missing(connection, table, [{"space": space_id, "reason": reason, "n": 0}])
         mine = (table.c.space == space_id) & (table.c.reason == reason)
         connection.execute(table.update().where(mine).values(n=table.c.n + n))
+
+
+def delete_unused_queries(connection: Any, space_id: str, keys: Sequence[str]) -> None:
+    """Delete those of the queries that no page has; their texts may be what a person wrote."""
+    pages, queries = tables.pages, tables.queries
+    is_used = sa.exists().where(pages.c.space == queries.c.space, pages.c.query == queries.c.key)
+    for part in blocks(sorted(set(keys))):
+        connection.execute(queries.delete().where(queries.c.space == space_id, queries.c.key.in_(part), ~is_used))
