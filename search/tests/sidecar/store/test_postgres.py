@@ -24,7 +24,7 @@ def space(postgres):
 
 
 def test_the_store_does_what_the_reference_does(postgres):
-    run_machine(postgres, 8)
+    run_machine(postgres, 0.5)
 
 
 def test_writers_at_once_get_places_without_gaps(postgres_server, postgres, space):

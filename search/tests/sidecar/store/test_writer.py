@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable
+from mahala_search.sidecar.store import spool as module
 from mahala_search.sidecar.store.spool import Spool
 from mahala_search.sidecar.store.store import Store
 from mahala_search.sidecar.store.writer import Writer
@@ -233,3 +234,19 @@ def test_forgetting_comes_after_what_is_in_the_spool(store, space, writer):
     asyncio.run(writer.forget(space.id, user))
     assert asyncio.run(writer.submit(space.id, page("s", "a")))[0][0].ignored
     assert places(store, space) == []
+
+
+def test_a_spool_that_another_process_takes_before_it_is_locked_is_made_again(space, tmp_path, monkeypatch):
+    lock, taken = module._lock, []
+
+    def take_first(file):
+        if not taken:
+            taken.append(file.name)
+            file.name.unlink()
+        return lock(file)
+
+    monkeypatch.setattr(module, "_lock", take_first)
+    spool = Spool(tmp_path / "spool")
+    spool.append(space.id, page("s"))
+    assert [path.stat().st_size for path in (tmp_path / "spool").iterdir()] == [len(spool)]
+    spool.close()

@@ -52,9 +52,7 @@ class Spool:
     def __init__(self, folder: str | os.PathLike[str], most_bytes: int = 2**26) -> None:
         self._folder, self._most = Path(folder), most_bytes
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._path = self._folder / f"{secrets.token_hex(8)}.jsonl"
-        self._file: IO[bytes] = open(self._path, "w+b", buffering=0)  # noqa: SIM115
-        _lock(self._file)
+        self._path, self._file = _new_file(self._folder)
         _synchronise(self._folder)
         self._size = 0
         self._batch, self._adding, self._writing = _Batch(), threading.Lock(), threading.Lock()
@@ -123,6 +121,16 @@ class Spool:
         self._file.close()
         if not self._size:
             self._path.unlink(missing_ok=True)
+
+
+def _new_file(folder: Path) -> tuple[Path, IO[bytes]]:
+    """Make a file that is locked. Another process may take it for one that is left over until it is."""
+    while True:
+        path = folder / f"{secrets.token_hex(8)}.jsonl"
+        file = open(path, "w+b", buffering=0)  # noqa: SIM115
+        if _lock(file) and path.exists():
+            return path, file
+        file.close()
 
 
 def _lock(file: IO[bytes]) -> bool:
