@@ -72,19 +72,40 @@ def stored_cells(
             continue
         origin = read_origin(path.with_suffix(".json"))
         cells = [cell for cell in read_cells(path) if (cell.dataset, cell.method) not in study.left_out]
+        deviations = _deviations(cells)
         for cell in cells:
             slow = cell.dataset not in FREE or cell.numbers.get("seconds", 0.0) > CHEAP_SECONDS
             listed = cell.dataset in study.datasets and cell.method in study.methods
             chosen = cell.dataset in (datasets or (cell.dataset,)) and cell.method in (methods or (cell.method,))
             if listed and chosen and not (cheap and slow):
-                runs = [other.numbers for other in cells if other[:2] == cell[:2]]
-                deviations = {name: _deviation([run[name] for run in runs if name in run]) for name in cell.numbers}
-                found.append(Stored(study, cell, [] if origin is None else origin.versions, deviations))
+                versions = [] if origin is None else origin.versions
+                found.append(Stored(study, cell, versions, deviations[cell.dataset, cell.method]))
     return found
 
 
-def _deviation(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+def _deviations(cells: Sequence[Cell]) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the standard deviations of the numbers over the runs, by data set and method.
+
+    With few runs they may be too small by chance, so each is at least the median of the methods on its data set.
+    """
+    runs: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for cell in cells:
+        own = runs.setdefault((cell.dataset, cell.method), {})
+        for name, value in cell.numbers.items():
+            own.setdefault(name, []).append(value)
+    found = {
+        key: {name: float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for name, values in own.items()}
+        for key, own in runs.items()
+    }
+    by_dataset: dict[tuple[str, str], list[float]] = {}
+    for (dataset, _), own_deviations in found.items():
+        for name, value in own_deviations.items():
+            by_dataset.setdefault((dataset, name), []).append(value)
+    medians = {key: float(np.median(values)) for key, values in by_dataset.items()}
+    return {
+        (dataset, method): {name: max(value, medians[dataset, name]) for name, value in own_deviations.items()}
+        for (dataset, method), own_deviations in found.items()
+    }
 
 
 def draw_cells(cells: Sequence[Stored], n: int, seed: int) -> list[Stored]:

@@ -69,6 +69,14 @@ def test_what_explains_a_difference(folder):
     assert compared(stored, {"seconds": 1.0}).differences == {"error": (17.0, None)}
 
 
+def test_deviations_are_at_least_those_of_other_methods(folder):
+    path = folder / "test2000" / STUDY.cells_file
+    for run in range(3):
+        append_cell(path, Cell("a", "n", run, {"error": 7.0}))  # by chance the same in all runs
+    own = {stored.cell.method: stored.deviations["error"] for stored in stored_cells([STUDY], folder)}
+    assert own == pytest.approx({"m": 3.785939, "n": 3.785939 / 2})
+
+
 def test_which_cells_are_drawn(folder):
     path = folder / "test2000" / STUDY.cells_file
     append_cell(path, Cell("b", "n", 0, {"error": 1.0}))  # is left out
