@@ -79,7 +79,9 @@ class TagSets:
 
     def similar_to(self, rows: Places) -> BoolArray:
         """Return which of all rows are similar to some rows."""
-        return self._related(self.codes[rows])[:, self.codes]
+        codes = self.codes[rows]
+        related = self._related(codes).toarray() > 0.0 if self._relation is None else self._relation[codes]
+        return np.asarray(related[:, self.codes])
 
     def n_similar(self, *, later: bool = False) -> IndexArray:
         """Return the number of other rows that are similar to each row, or of those that are `later` in `order`.
@@ -88,13 +90,14 @@ class TagSets:
         """
         n_similar = np.empty(len(self._sizes), dtype=np.intp)
         own = np.empty(len(self._sizes), dtype=bool)
-        for sets, related in self._relations(np.arange(len(self._sizes))):
+        for sets, related in self._relations(np.arange(len(self._sizes)), later=False):
             own[sets] = related[np.arange(len(sets)), sets]
-            counted = related & (np.arange(related.shape[1]) > sets[:, np.newaxis]) if later else related
-            n_similar[sets] = counted @ self._sizes.astype(np.float64)
-        codes = self.codes[self.order]
+            n_similar[sets] = related @ self._sizes
         if not later:
-            return np.asarray((n_similar - own)[codes])
+            return np.asarray((n_similar - own)[self.codes[self.order]])
+        for sets, related in self._relations(np.arange(len(self._sizes)), later=True):
+            n_similar[sets] = related @ self._sizes
+        codes = self.codes[self.order]
         return n_similar[codes] + np.where(own[codes], self._ends[codes] - 1 - np.arange(len(self)), 0)
 
     def place(self, places: IndexArray, ranks: IndexArray, similar: bool, *, later: bool = False) -> IndexArray:
@@ -104,30 +107,23 @@ class TagSets:
         """
         codes = self.codes[self.order[places]]
         result = np.empty(len(places), dtype=np.intp)
-        for sets, related in self._relations(np.unique(codes)):
+        for sets, related in self._relations(np.unique(codes), later):
             chosen = np.flatnonzero((codes >= sets[0]) & (codes <= sets[-1]))
-            line = np.searchsorted(sets, codes[chosen])
-            related, place, rank = related == similar, places[chosen], ranks[chosen]
-            own = related[line, codes[chosen]]
-            if later:
+            line, place, rank = np.searchsorted(sets, codes[chosen]), places[chosen], ranks[chosen]
+            first = self._ends[sets] if later else np.zeros_like(sets)
+            at = _Ranges(related, self._sizes, self._ends, first)
+            if later:  # those of its own set come first; rows without tags are not similar
+                own = (self._n_tags[codes[chosen]] > 0) == similar
                 n_own = np.where(own, self._ends[codes[chosen]] - 1 - place, 0)
-                related &= np.arange(related.shape[1]) > sets[:, np.newaxis]
-            ends = np.cumsum(np.where(related, self._sizes, 0), axis=1)
-            if not later:  # the last row instead of the row itself
-                at = self._at(ends, line, rank)
-                result[chosen] = np.where(at == place, self._at(ends, line, ends[line, -1] - 1), at)
-            else:
-                among_own = rank < n_own
+                beyond = np.flatnonzero(rank >= n_own)
                 result[chosen] = place + 1 + rank
-                result[chosen[~among_own]] = self._at(ends, line[~among_own], (rank - n_own)[~among_own])
+                result[chosen[beyond]] = at.place(line[beyond], (rank - n_own)[beyond], similar)
+            else:  # the last row instead of the row itself
+                result[chosen] = at.place(line, rank, similar)
+                itself = np.flatnonzero(result[chosen] == place)
+                n_kind = at.totals if similar else len(self) - at.totals
+                result[chosen[itself]] = at.place(line[itself], n_kind[line[itself]] - 1, similar)
         return result
-
-    def _at(self, ends: IndexArray, line: IndexArray, rank: IndexArray) -> IndexArray:
-        """Return the place of a rank among the rows of some sets, given by a line of the summed numbers of rows."""
-        width, step = ends.shape[1], len(self) + 1
-        summed = (ends + step * np.arange(len(ends))[:, np.newaxis]).ravel()
-        sets = np.searchsorted(summed, rank + step * line, side="right") - width * line
-        return np.asarray(self._ends[sets] - ends[line, sets] + rank)
 
     @cached_property
     def order(self) -> IndexArray:
@@ -146,19 +142,26 @@ class TagSets:
     def _relation(self) -> BoolArray | None:
         """Which sets are similar, if there are not too many of them."""
         n = len(self._sizes)
-        return None if n > MOST_RELATED else self._computed_relation(np.arange(n))
+        return None if n > MOST_RELATED else np.asarray(self._related(np.arange(n)).toarray() > 0.0)
 
-    def _relations(self, sets: IndexArray) -> Iterable[tuple[IndexArray, BoolArray]]:
-        """Yield some of the sets and which of all sets they are similar to."""
-        for block in row_blocks(len(sets), 4 * len(self._sizes)):
-            yield sets[block], self._related(sets[block])
+    def _relations(self, sets: IndexArray, later: bool) -> Iterable[tuple[IndexArray, csr_array]]:
+        """Yield some of the sets and which sets, of all or of those after each, they are similar to."""
+        for block in row_blocks(len(sets), 2 * len(self._sizes)):
+            related = self._related(sets[block])
+            if later:
+                of_row = np.repeat(sets[block], np.diff(related.indptr))
+                related.data[related.indices <= of_row] = 0.0
+                related.eliminate_zeros()
+            yield sets[block], related
 
-    def _related(self, sets: IndexArray) -> BoolArray:
-        return self._computed_relation(sets) if self._relation is None else np.asarray(self._relation[sets])
-
-    def _computed_relation(self, sets: IndexArray) -> BoolArray:
-        shared = (self._sets[sets] @ self._sets.T).toarray()
-        return self._suffices(self._index(shared, self._n_tags[sets][:, np.newaxis] + self._n_tags))
+    def _related(self, sets: IndexArray) -> csr_array:
+        """Return a matrix with ones where some sets are similar to others."""
+        shared = self._sets[sets] @ self._sets.T
+        shared.sort_indices()
+        total = np.repeat(self._n_tags[sets], np.diff(shared.indptr)) + self._n_tags[shared.indices]
+        shared.data = self._suffices(self._index(shared.data, total)).astype(np.float64)
+        shared.eliminate_zeros()
+        return shared
 
     @staticmethod
     def _index(shared: FloatArray, total: IndexArray) -> FloatArray:
@@ -166,6 +169,31 @@ class TagSets:
 
     def _suffices(self, index: FloatArray) -> BoolArray:
         return (index > 0.0) & (index >= self._least)
+
+
+class _Ranges:
+    """The ranges of places that the sets of a relation have, for each of its lines, and what is between them.
+
+    Places count from `first`, at or after which all ranges are.
+    """
+
+    def __init__(self, related: csr_array, sizes: IndexArray, ends: IndexArray, first: IndexArray) -> None:
+        line = np.repeat(np.arange(len(first)), np.diff(related.indptr))
+        self._starts = (ends - sizes)[related.indices]
+        self._summed = np.append(0, np.cumsum(sizes[related.indices]))  # the rows in all ranges before one
+        self._base, self._first, self._step = self._summed[related.indptr[:-1]], first, int(ends[-1]) + 1
+        self.totals = self._summed[related.indptr[1:]] - self._base
+        before = self._summed[:-1] - self._base[line]
+        # Rows in or between the ranges of a line, up to each; in one sorted array, which serves all searches.
+        self._inside = before + sizes[related.indices] + self._step * line
+        self._between = self._starts - first[line] - before + self._step * line
+
+    def place(self, line: IndexArray, rank: IndexArray, inside: bool) -> IndexArray:
+        """Return the place of a rank among the rows in the ranges of a line, or among those between them."""
+        at = np.searchsorted(self._inside if inside else self._between, rank + self._step * line, side="right")
+        if not inside:
+            return np.asarray(self._first[line] + rank + self._summed[at] - self._base[line])
+        return np.asarray(self._starts[at] + rank - (self._summed[at] - self._base[line]))
 
 
 Labels = IndexArray | TagSets  # the class code of each row, or its tags
