@@ -147,6 +147,14 @@ def test_a_batch_learner_is_fitted_to_the_embeddings_of_all_batches():
     )
 
 
+def test_a_learner_without_labels_needs_none():
+    expected = mahala.PCA().fit(Z).metric_.matrix
+    for batches in (loader(Z), [torch.tensor(Z[:90]), torch.tensor(Z[90:])]):
+        np.testing.assert_allclose(fit_loader(mahala.PCA(), batches).metric_.matrix, expected)
+    with pytest.raises(ValueError, match=r"a batch must be \(inputs, labels\)"):
+        fit_loader(mahala.LDA(), loader(Z))
+
+
 def test_labels_may_be_tensors_that_are_no_arrays_of_numpy():
     """As those on a GPU, or with a gradient."""
     labels = torch.tensor(Y, dtype=torch.float64, requires_grad=True)

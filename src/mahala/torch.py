@@ -1,6 +1,6 @@
 """PyTorch: a learned metric as a layer of a network, and learners that take embeddings from a loader."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -113,7 +113,7 @@ class _UnitLength(nn.Module):
 
 def fit_loader(
     learner: L,
-    loader: Iterable[Sequence[object]],
+    loader: Iterable[object],
     encoder: Callable[..., Tensor] | None = None,
     *,
     max_memory: float | None = None,
@@ -128,8 +128,9 @@ def fit_loader(
     ----------
     learner : Learner
     loader : iterable of batches
-        A batch is (inputs, labels). It may also be a comparison of inputs from which the learner learns: (left, right,
-        labels) for pairs, with labels of 1 and -1, (anchor, positive, negative) for triplets.
+        A batch is (inputs, labels), or inputs for a learner that needs no labels. It may also be a comparison of inputs
+        from which the learner learns: (left, right, labels) for pairs, with labels of 1 and -1, or (anchor, positive,
+        negative) for triplets.
     encoder : Module, other function or None, default=None
         Maps inputs to a tensor of shape (n_rows, n_features), without gradients. A module is in evaluation mode
         meanwhile, and inputs are moved to its device. None takes inputs as they are.
@@ -158,11 +159,12 @@ def fit_loader(
 Batch = tuple[RealArray, RealArray | None]  # embeddings, or comparisons of them, and labels
 
 
-def _encoded(batch: Sequence[Any], learner: Learner, encoder: Callable[..., Tensor] | None) -> Batch:
+def _encoded(batch: Any, learner: Learner, encoder: Callable[..., Tensor] | None) -> Batch:
     """Return the embeddings of a batch, and its labels if it has any."""
     *inputs, labels = batch if isinstance(batch, tuple | list) else (batch,)
     kinds = learner._kinds()
-    if len(inputs) > 1 and len(inputs) + 1 in kinds and not (len(inputs) in kinds and np.ndim(labels) == 1):
+    is_comparison = len(inputs) > 1 and len(inputs) + 1 in kinds
+    if not (inputs or learner._needs_labels) or (is_comparison and not (len(inputs) in kinds and np.ndim(labels) == 1)):
         inputs, labels = [*inputs, labels], None
     if len(inputs) != 1 and len(inputs) not in kinds:
         raise ValueError(
