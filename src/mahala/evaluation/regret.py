@@ -77,7 +77,7 @@ class Regret:
         top = 1.05 * float(max(self.stream[-1], self.best[-1])) or 1.0
         if self.bound is not None:
             ax.plot(steps, self.bound, linestyle="--", label=f"bound ({self.bound[-1]:,.4g} at the end)")
-            top = min(max(top, 1.05 * float(self.bound[-1])), 2.0 * top)
+            top = min(max(top, 1.05 * float(self.bound[-1])), 5.0 * top)
         ax.set_ylim(0.0, top)
         ax.legend(fontsize="small", frameon=False)
         return plain_frame(ax, xlabel="step", ylabel="summed loss")
