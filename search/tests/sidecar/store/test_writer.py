@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -105,7 +106,7 @@ def test_a_locked_store(store, space, writer):
     wait_for(lambda: writer.problem is None and not len(writer._spool))
     assert {id for id, _ in places(store, space)} == {"before", "first", "second"}
     assert sum(sum(values) for id, values in places(store, space) if id == "first") == 2.0
-    assert asyncio.run(writer.submit(space.id, page("after")))[1]
+    wait_for(lambda: asyncio.run(writer.submit(space.id, page("after")))[1])
 
 
 def test_a_locked_store_is_told_without_a_request(store, space, writer):
@@ -242,7 +243,7 @@ def test_a_spool_that_another_process_takes_before_it_is_locked_is_made_again(sp
     def take_first(file):
         if not taken:
             taken.append(file.name)
-            file.name.unlink()
+            os.unlink(file.name)
         return lock(file)
 
     monkeypatch.setattr(module, "_lock", take_first)

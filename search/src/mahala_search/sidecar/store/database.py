@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from mahala_search.sidecar.records import Unavailable
-from mahala_search.sidecar.store.tables import SCHEMA, about, metadata
+from mahala_search.sidecar.store.tables import SCHEMA, Json, about, encode_json, metadata
 
 # Seconds to wait for another process that writes to the same file, or to the same rows.
 _WAIT = 2.0
@@ -118,13 +118,41 @@ def blocks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
         yield values[start : start + size]
 
 
-def add_missing(connection: Any, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert the rows whose primary keys are not in a table."""
+def insert_rows(connection: Any, table: sa.Table, rows: Sequence[dict[str, Any]], *, missing: bool = False) -> None:
+    """Insert rows, all with the same columns; with `missing`, only those whose primary keys are not in the table."""
     if rows:
-        from sqlalchemy.dialects import postgresql, sqlite  # one of them is loaded anyway
+        columns, mark = list(rows[0]), _mark(connection)
+        names, marks = ", ".join(f'"{name}"' for name in columns), ", ".join(mark for _ in columns)
+        end = " ON CONFLICT DO NOTHING" if missing else ""
+        _execute(connection, table, f"INSERT INTO {table.name} ({names}) VALUES ({marks}){end}", columns, rows)
 
-        insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
-        connection.execute(insert.on_conflict_do_nothing(), rows)
+
+def update_rows(connection: Any, table: sa.Table, keys: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Set columns of rows that are found by their keys; all have the same columns."""
+    if rows:
+        mark, columns = _mark(connection), [name for name in rows[0] if name not in keys]
+        values = ", ".join(f'"{name}" = {mark}' for name in columns)
+        mine = " AND ".join(f'"{name}" = {mark}' for name in keys)
+        _execute(connection, table, f"UPDATE {table.name} SET {values} WHERE {mine}", [*columns, *keys], rows)
+
+
+def _mark(connection: Any) -> str:
+    return "?" if connection.dialect.name == "sqlite" else "%s"
+
+
+def _execute(
+    connection: Any, table: sa.Table, statement: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Execute a statement for many rows by the driver itself: SQLAlchemy takes longer for a row than the database."""
+    is_json = [isinstance(table.c[name].type, Json) for name in columns]
+    values = [
+        tuple(
+            encode_json(row[name]) if json and row[name] is not None else row[name]
+            for name, json in zip(columns, is_json, strict=True)
+        )
+        for row in rows
+    ]
+    connection.exec_driver_sql(statement, values)
 
 
 def _file_number(path: str) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 SCHEMA = 1
 
 metadata = sa.MetaData()
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Json(sa.types.TypeDecorator[Any]):
@@ -20,7 +20,7 @@ class Json(sa.types.TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Any) -> str | None:
-        return None if value is None else _encode(value)
+        return None if value is None else encode_json(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> Any:
         return None if value is None else json.loads(value)

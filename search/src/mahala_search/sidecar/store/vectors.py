@@ -6,30 +6,28 @@ import numpy as np
 import sqlalchemy as sa
 
 from mahala_search.arrays import FloatArray
-from mahala_search.sidecar.records import Settings
-from mahala_search.sidecar.store.database import add_missing, rows_with
+from mahala_search.sidecar.store.database import insert_rows, rows_with, update_rows
 
 
-def stored(vector: FloatArray, settings: Settings) -> dict[str, Any]:
+def check_vector(vector: FloatArray, width: int) -> None:
+    """Raise ValueError unless a vector has finite numbers of the width of its space."""
+    if np.shape(vector) != (width,) or not np.isfinite(vector).all():
+        raise ValueError(f"a vector must have {width} finite numbers, got the shape {np.shape(vector)}")
+
+
+def stored(vector: FloatArray, similarity: str) -> dict[str, Any]:
     """Return the columns of a vector; it gets length 1 where the engine compares cosines.
 
-    ValueError is raised unless it has finite numbers of the width of the space.
-
-    >>> stored(np.array([0.0, -2.0]), Settings(2, similarity="dot"))
+    >>> stored(np.array([0.0, -2.0]), "dot")
     {'vector': b'\\x00\\x81', 'scale': 0.015748031496062992}
     """
     values = np.asarray(vector, dtype=np.float64)
-    if values.shape != (settings.width,) or not np.isfinite(values).all():
-        raise ValueError(f"a vector must have {settings.width} finite numbers, got the shape {values.shape}")
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest > 0.0 and settings.similarity == "cosine":
-        values = values / largest
-        values /= np.linalg.norm(values)
-        largest = float(np.abs(values).max())
-    scale = largest / 127.0
-    if scale == 0.0:
-        return {"vector": bytes(settings.width), "scale": 0.0}
-    return {"vector": np.rint(values / scale).astype(np.int8).tobytes(), "scale": scale}
+    largest = float(np.abs(values).max())
+    if largest == 0.0:
+        return {"vector": bytes(len(values)), "scale": 0.0}
+    numbers = np.rint(127.0 * (values / largest)).astype(np.int8)
+    norm = largest * float(np.linalg.norm(values / largest)) if similarity == "cosine" else 1.0
+    return {"vector": numbers.tobytes(), "scale": largest / 127.0 / norm}
 
 
 def restored(vector: bytes, scale: float) -> FloatArray:
@@ -51,21 +49,23 @@ def with_vector(connection: Any, table: sa.Table, space_id: str, ids: list[str])
     return {id: bool(has) for id, has in rows_with(connection, query, key, ids)}
 
 
-def add_rows(connection: Any, table: sa.Table, space_id: str, rows: dict[str, dict[str, Any]]) -> set[str]:
+def add_rows(
+    connection: Any, table: sa.Table, space: str, rows: dict[str, dict[str, Any]], similarity: str
+) -> set[str]:
     """Write rows of items or queries by their keys; one that has a vector keeps it. Return those that got their first.
 
-    Values that rows do not have are null.
+    The vectors of the rows are as they came, or None.
     """
     if not rows:
         return set()
-    key, known = key_of_table(table), with_vector(connection, table, space_id, list(rows))
-    empty = {column.name: None for column in table.c if column.nullable} | {"space": space_id, "tries": 0}
-    add_missing(connection, table, [empty | row | {key.name: id} for id, row in rows.items() if id not in known])
-    first = {id: row for id, row in rows.items() if row.get("vector") is not None and not known.get(id)}
-    if later := [{"of": id, "data": row["vector"], "by": row["scale"]} for id, row in first.items() if id in known]:
-        mine = (table.c.space == space_id) & (key == sa.bindparam("of"))
-        values: dict[str, Any] = {"vector": sa.bindparam("data"), "scale": sa.bindparam("by")}
-        connection.execute(table.update().where(mine).values(values), later)
+    key, known = key_of_table(table).name, with_vector(connection, table, space, list(rows))
+    first = {id: row for id, row in rows.items() if row["vector"] is not None and not known.get(id)}
+    columns = {id: stored(row["vector"], similarity) for id, row in first.items()}
+    empty = {"space": space, "tries": 0, "vector": None, "scale": None}
+    new = [row | empty | {key: id} | columns.get(id, {}) for id, row in rows.items() if id not in known]
+    insert_rows(connection, table, new, missing=True)
+    later = [{"space": space, key: id} | columns[id] for id in first if id in known]
+    update_rows(connection, table, ("space", key), later)
     return set(first)
 
 

@@ -36,7 +36,7 @@ class _Group(NamedTuple):
 
 
 class Writer:
-    """Writes works in the order of the calls, those of searches first, many groups in one transaction.
+    """Writes works in the order of the calls, but searches and all else by turns, many groups in one transaction.
 
     While the database is locked, full, deleted or slow, works go to a spool on the disk. They are written from there
     once that is possible, before all that comes later. A work that was written twice counts once.
@@ -50,6 +50,7 @@ class Writer:
     def __init__(self, store: Store, folder: str | os.PathLike[str]) -> None:
         self._store, self._spool = store, Spool(folder)
         self._queues: tuple[deque[_Group], deque[_Group]] = deque(), deque()  # of searches, and of all others
+        self._takes_searches = False  # in the last transaction
         self._n_waiting = 0
         self._condition = threading.Condition()
         self._is_open = True
@@ -110,7 +111,8 @@ class Writer:
             self._busy = time.monotonic()
             results: Sequence[Any]
             try:
-                self._replay()
+                if not self._takes_searches:  # whose answers wait for it
+                    self._replay()
                 results = self._written(groups)
                 if not groups:
                     self._store.database.check(by_writing=self._problem is not None)
@@ -124,16 +126,16 @@ class Writer:
             _settle(groups, results)
 
     def _taken(self) -> list[_Group]:
-        """Take the groups of the next transaction from the queues; those that were cancelled are in the spool."""
-        groups: list[_Group] = []
-        n = 0
-        for queue in self._queues:
-            while queue and n < MOST and not (groups and (queue[0].call or groups[-1].call)):
-                group = queue.popleft()
-                self._n_waiting -= len(group.works)
-                if not group.future.cancelled():
-                    groups.append(group)
-                    n += len(group.works)
+        """Take the groups of the next transaction from one of the queues; those that were cancelled are spooled."""
+        searches, others = self._queues
+        self._takes_searches = bool(searches) and not (self._takes_searches and others)
+        queue, groups, n = searches if self._takes_searches else others, list[_Group](), 0
+        while queue and n < MOST and not (groups and (queue[0].call or groups[-1].call)):
+            group = queue.popleft()
+            self._n_waiting -= len(group.works)
+            if not group.future.cancelled():
+                groups.append(group)
+                n += len(group.works)
         return groups
 
     def _written(self, groups: Sequence[_Group]) -> list[Any]:

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Work, Written
 from mahala_search.sidecar.store import tables
-from mahala_search.sidecar.store.database import add_missing, blocks, fetched, rows_with
-from mahala_search.sidecar.store.vectors import add_rows, stored, with_vector
+from mahala_search.sidecar.store.database import blocks, fetched, insert_rows, rows_with, update_rows
+from mahala_search.sidecar.store.vectors import add_rows, check_vector, with_vector
 
 # Why nothing comes of a work.
 UNKNOWN = "the search is unknown: it was not recorded, or has expired"
@@ -141,8 +141,10 @@ class SpaceWriter:
     def add_vectors(self, items: dict[str, FloatArray], queries: dict[str, FloatArray]) -> None:
         """Write vectors of items, and by their keys of queries, and log the pages that waited for them."""
         now = time.time()
-        self._items = {id: {"at": now} | stored(vector, self._settings) for id, vector in items.items()}
-        self._queries = {key: {"at": now} | stored(vector, self._settings) for key, vector in queries.items()}
+        for vector in chain(items.values(), queries.values()):
+            check_vector(vector, self._settings.width)
+        self._items = {id: {"at": now, "vector": vector} for id, vector in items.items()}
+        self._queries = {key: {"at": now, "text": None, "vector": vector} for key, vector in queries.items()}
         self._finish()
 
     def forget(self, user: str) -> int:
@@ -186,7 +188,7 @@ class SpaceWriter:
             page = _Page(**{name: getattr(row, name) for name in names}, is_new=True, is_shown=True, counts_more=True)
             self._pages[page.id] = page
             text = texts.get(page.query) if self._settings.texts else None
-            self._queries[page.query] = {"at": page.at, "text": text}
+            self._queries[page.query] = {"at": page.at, "text": text, "vector": None}
         self._finish()
 
     def _problem(self, works: Sequence[Work]) -> ValueError | None:
@@ -194,14 +196,14 @@ class SpaceWriter:
         try:
             for work in works:
                 if (search := _search_of(work)) is not None and search.query.vector is not None:
-                    stored(search.query.vector, self._settings)
+                    check_vector(search.query.vector, self._settings.width)
                 if isinstance(work, Shown):
                     n = len(work.ids)
                     lists = (work.positions, work.teams, *(work.signals or {}).values())
                     if len(set(work.ids)) < n or any(one is not None and len(one) != n for one in lists):
                         raise ValueError("what was shown must have different ids, and a position, team, signal of each")
                     for vector in work.vectors.values():
-                        stored(vector, self._settings)
+                        check_vector(vector, self._settings.width)
         except ValueError as error:
             return error
         return None
@@ -240,9 +242,8 @@ class SpaceWriter:
         self._pages[search.id] = _Page(
             search.id, query.key, search.user, search.at, arm=search.arm, version=search.version, is_new=True
         )
-        row = self._queries.setdefault(query.key, {"at": search.at, "text": None})
-        if query.vector is not None and "vector" not in row:
-            row.update(stored(query.vector, self._settings))
+        row = self._queries.setdefault(query.key, {"at": search.at, "text": None, "vector": None})
+        row["vector"] = query.vector if row["vector"] is None else row["vector"]
         if self._settings.texts and row["text"] is None:
             row["text"] = query.text
         return Written(True)
@@ -257,7 +258,7 @@ class SpaceWriter:
         else:
             page.see(len(page.ids) if shown.seen is None else min(shown.seen, len(page.ids)))
         for id in {*shown.vectors} & {*page.ids} - self._items.keys():
-            self._items[id] = {"at": page.at} | stored(shown.vectors[id], self._settings)
+            self._items[id] = {"at": page.at, "vector": shown.vectors[id]}
         return Written(is_first)
 
     def _take_reaction(self, page: _Page, reaction: Reaction) -> Written:
@@ -282,8 +283,8 @@ class SpaceWriter:
     def _finish(self) -> set[str]:
         """Write vectors, pages and the log; return the items without a vector, of pages that count other ones now."""
         taken = dict.fromkeys(self._pages)
-        promoted = self._promoted(True, add_rows(self._connection, tables.queries, self._id, self._queries))
-        promoted |= self._promoted(False, add_rows(self._connection, tables.items, self._id, self._items))
+        promoted = self._promoted(True, self._added(tables.queries, self._queries))
+        promoted |= self._promoted(False, self._added(tables.items, self._items))
         self._read(sorted(promoted))
         rest = [page for page in self._pages.values() if page.id not in taken]
         pages = [*(self._pages[id] for id in taken), *sorted(rest, key=lambda page: (page.at, page.id))]
@@ -294,6 +295,9 @@ class SpaceWriter:
         self._write_pages()
         self._write_log(entries)
         return missing
+
+    def _added(self, table: sa.Table, rows: dict[str, dict[str, Any]]) -> set[str]:
+        return add_rows(self._connection, table, self._id, rows, self._settings.similarity)
 
     def _promoted(self, of_query: bool, ids: Iterable[str]) -> set[str]:
         """Return the pages that have waited for these vectors."""
@@ -310,34 +314,31 @@ class SpaceWriter:
         queries = with_vector(connection, tables.queries, self._id, list({page.query for page in pages}))
         ids = dict.fromkeys(chain.from_iterable(page.counted() for page in pages))
         items = with_vector(connection, tables.items, self._id, list(ids))
-        add_rows(connection, tables.items, self._id, {id: {"at": time.time()} for id in ids if id not in items})
+        self._added(tables.items, {id: {"at": time.time(), "vector": None} for id in ids if id not in items})
         rows = []
         for page in pages:
             lacking = [(False, id) for id in page.counted() if not items.get(id)]
             lacking += [] if queries.get(page.query) else [(True, page.query)]
             page.waits = len(lacking)
             rows += [{"space": self._id, "page": page.id, "of_query": kind, "id": id} for kind, id in lacking]
-        add_missing(connection, tables.waits, rows)
+        insert_rows(connection, tables.waits, rows, missing=True)
         return {id for id in ids if not items.get(id)}
 
     def _write_pages(self) -> None:
-        names = [column.name for column in tables.pages.c if column.name != "space"]
-        new = [{name: getattr(page, name) for name in names} for page in self._pages.values() if page.is_new]
-        if new:
-            self._connection.execute(tables.pages.insert().values(space=self._id), new)
-        mine = (tables.pages.c.space == self._id) & (tables.pages.c.id == sa.bindparam("of"))
-        for is_shown, columns in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
-            changed = [page for page in self._pages.values() if not page.is_new and page.is_shown == is_shown]
-            if changed:
-                update = tables.pages.update().where(mine).values({name: sa.bindparam(f"_{name}") for name in columns})
-                rows = [{"of": one.id} | {f"_{name}": getattr(one, name) for name in columns} for one in changed]
-                self._connection.execute(update, rows)
+        pages, columns = self._pages.values(), [column.name for column in tables.pages.c if column.name != "space"]
+        insert_rows(self._connection, tables.pages, [self._row(page, columns) for page in pages if page.is_new])
+        for is_shown, names in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
+            changed = [page for page in pages if not page.is_new and page.is_shown == is_shown]
+            rows = [self._row(page, ("id", *names)) for page in changed]
+            update_rows(self._connection, tables.pages, ("space", "id"), rows)
+
+    def _row(self, page: _Page, columns: Sequence[str]) -> dict[str, Any]:
+        return {"space": self._id} | {name: getattr(page, name) for name in columns}
 
     def _write_log(self, entries: Sequence[dict[str, Any]]) -> None:
         if entries:
-            start = self._n_logged + 1
-            rows = [{"space": self._id, "place": at} | entry for at, entry in enumerate(entries, start)]
-            self._connection.execute(tables.log.insert(), rows)
+            rows = [{"space": self._id, "place": at} | one for at, one in enumerate(entries, self._n_logged + 1)]
+            insert_rows(self._connection, tables.log, rows)
             mine = tables.spaces.c.id == self._id
             self._connection.execute(tables.spaces.update().where(mine).values(n_logged=self._n_logged + len(rows)))
 
@@ -351,7 +352,7 @@ def count(connection: Any, space_id: str, numbers: dict[str, int]) -> None:
     """Add to the counts of a space by their reasons."""
     table = tables.counts
     for reason, n in sorted(numbers.items()):
-        add_missing(connection, table, [{"space": space_id, "reason": reason, "n": 0}])
+        insert_rows(connection, table, [{"space": space_id, "reason": reason, "n": 0}], missing=True)
         mine = (table.c.space == space_id) & (table.c.reason == reason)
         connection.execute(table.update().where(mine).values(n=table.c.n + n))
 
