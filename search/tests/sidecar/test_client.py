@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import httpx
@@ -132,3 +133,23 @@ def test_rankings_are_mixed_for_the_mixed_arm(sidecar, http):
         client.shown(search, ids, teams=teams)
         assert client.flush()
     assert len(ids) == len(teams) == 3
+
+
+def test_vectors_are_sent_also_if_the_page_was_stored_later():
+    """A busy sidecar answers before it has stored a page, and cannot say yet which vectors are missing."""
+    bodies = []
+
+    def answer(request):
+        if request.method == "GET":
+            return httpx.Response(404, json={"detail": "no model"})
+        bodies.extend(json.loads(request.content))
+        is_first = len(bodies) == 1
+        missing = ["d1"] if len(bodies) == 2 else []
+        return httpx.Response(202, json={"stored": not is_first, "missing": missing})
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://sidecar")
+    with client_of(http, vectors=lambda ids: {id: vector(1) for id in ids}) as client:
+        client.shown("search", IDS)
+        wait_for(lambda: len(bodies) == 3)
+    assert [body["search_id"] for body in bodies] == ["search"] * 3
+    assert bodies[2]["vectors"] == {"d1": encoded(vector(1))}

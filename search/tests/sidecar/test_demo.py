@@ -24,11 +24,18 @@ def test_what_a_search_adds_is_added():
     assert dishes.search(query, {plain[-1]: 3.0}, 2) == [plain[-1], plain[0]]
 
 
+def settled(progress, n):
+    """Whether all that n searches brought is in the log."""
+    return progress["logged"] >= n and progress["missing"] == progress["waiting"] == 0
+
+
 def test_people_search_beside_a_sidecar(tmp_path):
     with opened(tmp_path) as sidecar, running(sidecar) as address:
         with demo(address, rate=1000.0) as people:
-            wait_for(lambda: people.n_searches >= 150)
-        space = sidecar.store.spaces()[SPACE]
+            wait_for(lambda: people.n_searches >= 100)
+            people.stop()
+            space = sidecar.store.spaces()[SPACE]
+            wait_for(lambda: settled(sidecar.store.progress(space.id), people.n_searches))
         assert space.settings.control.share > 0.0
         with sidecar.store.reading() as connection:
             rows = connection.execute(sa.select(pages).where(pages.c.space == space.id)).all()
@@ -36,8 +43,6 @@ def test_people_search_beside_a_sidecar(tmp_path):
         assert all(3 <= row.seen <= len(row.ids) == 10 for row in rows)
         clicked = Counter(people._about[item]["diet"] in DIETS for row in rows for item in row.reactions)
         assert clicked[True] > 2 * clicked[False] > 0
-        progress = sidecar.store.progress(space.id)
-        assert progress["missing"] == progress["waiting"] == 0
 
 
 def test_they_like_a_kind_and_a_diet():

@@ -274,8 +274,16 @@ class Client:
             log.warning("the sidecar refused %d entries: %s", len(entries), _detail(answer))
             self.dropped += len(entries)
             return True
-        missing = set(answer.json()["missing"]) if self._vectors is not None else set()
-        if missing and self._vectors is not None:
+        if path != "/shown" or self._vectors is None:
+            return True
+        told = answer.json()
+        if not told["stored"]:  # which vectors are missing is known once it is
+            for entry in entries:
+                self._put(path, {name: entry[name] for name in ("search_id", "ids")})
+            with self._change:
+                self._change.wait_for(lambda: self._closed, _PAUSE)
+        missing = set(told["missing"])
+        if missing:
             try:
                 vectors = {id: _encoded(vector) for id, vector in self._vectors(sorted(missing)).items()}
             except Exception:
