@@ -1,4 +1,4 @@
-"""GMML, KISSME, XQDA and DMLMJ against their formulas in plain NumPy, on rows that are kind and unkind."""
+"""GMML, KISSME, XQDA, DMLMJ and ANMM against their formulas in plain NumPy, on rows that are kind and unkind."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from sklearn.datasets import load_wine
 from sklearn.preprocessing import scale
 
 from mahala import Pairs
-from mahala.batch import DMLMJ, GMML, KISSME, XQDA
+from mahala.batch import ANMM, DMLMJ, GMML, KISSME, XQDA
 from mahala.engine.neighbors import class_neighbors
 from reference.closed_forms import (
     all_pairs,
+    average_margins,
     covariance,
     dmlmj,
     gmml,
@@ -236,3 +237,32 @@ def test_one_class_is_refused_and_wine_takes_milliseconds(learner):
 def test_nonsense_is_refused_by_name(labelled, learner, message):
     with pytest.raises(ValueError, match=message):
         learner.fit(*labelled)
+
+
+@pytest.mark.parametrize("k", [1, 4, 50])
+@given(table=tables())
+@examples(30)
+def test_anmm_has_the_directions_of_the_largest_margins(k, table):
+    X, y = table
+    rows = X.astype(np.float64)
+    distances = np.square(rows[:, None] - rows).sum(axis=2)
+    if len(np.unique(distances)) <= len(y) * (len(y) - 1) / 2:  # of equally near rows any may count
+        return
+    left, right, similar = near_pairs(rows, y, k)
+    V = rows[left] - rows[right]
+    if not all(V[kind].any() for kind in (similar, ~similar)):
+        with pytest.raises(ValueError, match="pairs of both kinds must have rows that differ"):
+            ANMM(n_neighbors=k).fit(X, y)
+        return
+    _, lengths, Q = np.linalg.svd(V, full_matrices=False)
+    Q = Q[lengths > 1e-7 * lengths[0]]
+    margins, axes = np.linalg.eigh(Q @ average_margins(rows, y, k) @ Q.T)
+    axes, positive = Q.T @ axes, margins > 1e-9 * np.abs(margins).max()
+    positive[-1] = True
+    learner = ANMM(n_neighbors=k).fit(X, y)
+    L = learner.components_
+    np.testing.assert_allclose(L @ L.T, np.eye(len(L)), atol=1e-9)
+    np.testing.assert_allclose(L.T @ L, axes[:, positive] @ axes[:, positive].T, atol=1e-6)
+    assert learner.objective_ == pytest.approx(-margins[positive].sum(), rel=1e-7)
+    best = ANMM(1, n_neighbors=k).fit(X, y)
+    assert best.objective_ == pytest.approx(-margins[-1], rel=1e-7)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import mahala
-from mahala.batch import DMLMJ, GMML, KISSME, LFDA, LSML, SDML, XQDA, Covariance
+from mahala.batch import ANMM, DMLMJ, GMML, KISSME, LFDA, LSML, MCML, NCMML, SDML, XQDA, Covariance
 from mahala.support import arrays
 
 D = 2_000
@@ -25,7 +25,7 @@ def _little_memory(monkeypatch):
     [
         *(mahala.LDA(shrinkage=0.1), mahala.RCA(), LFDA(), mahala.ITML(), mahala.NCA(), mahala.MLKR(), mahala.LMNN()),
         *(mahala.GML(), mahala.MMC(), mahala.LogisticMetric(lam=0.1), LSML(), SDML(), Covariance()),
-        *(GMML(), KISSME(), XQDA(), DMLMJ()),
+        *(GMML(), KISSME(), XQDA(), DMLMJ(), ANMM(), NCMML(), MCML()),
     ],
     ids=repr,
 )

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from mahala import GML, LDA, LMNN, MMC, NCA, RCA, BoostMetric, LogisticMetric, Pairs
-from mahala.batch import DMLMJ, MDM, SCML, XQDA, PSDBoost, Relief
+from mahala.batch import ANMM, DMLMJ, GMML, KISSME, MCML, MDM, SCML, XQDA, PSDBoost, Relief
 from mahala.batch.pair_costs import all_pairs
 from mahala.compiled.sums import softmax_sums
 from mahala.compiled.sums.softmax_sums import sum_softmax
@@ -25,7 +25,12 @@ TAGS = [{"abcde"[tag] for tag in np.flatnonzero(row)} for row in Y]
 SIMILAR = ((Y.astype(int) @ Y.T) > 0) & ~np.eye(90, dtype=bool)
 ONE_EACH = np.digitize(X[:, 0] + 0.3 * X[:, 1] + 0.5 * RNG.normal(size=90), [-1.0, 1.0])
 
-NEED_CLASSES = {"LFDA": "one class for each row", "Simba": "one class for each row", "MLKR": "1d array"}
+NEED_CLASSES = {
+    "LFDA": "one class for each row",
+    "Simba": "one class for each row",
+    "MLKR": "1d array",
+    "NCMML": "one class for each row",
+}
 
 
 @pytest.mark.parametrize("kind", learner_kinds(), ids=lambda kind: kind.__name__)
@@ -51,8 +56,7 @@ def test_every_learner_learns_from_tags_or_says_what_it_needs(kind):
     [
         *(NCA(max_iter=5), LMNN(max_iter=20), RCA(n_components=2), LDA(), Relief(), BoostMetric(max_iter=20)),
         *(GML(max_iter=20, init="identity"), MMC(max_iter=10), MDM(max_iter=3), PSDBoost(max_iter=3)),
-        *(DMLMJ(), XQDA()),
-        SCML(bases="triplet_diffs", random_state=0),
+        *(SCML(bases="triplet_diffs", random_state=0), GMML(), KISSME(), XQDA(), DMLMJ(), ANMM(), MCML(max_iter=10)),
     ],
     ids=lambda learner: type(learner).__name__,
 )

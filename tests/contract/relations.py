@@ -16,7 +16,7 @@ from mahala.online.similarity_learner import SimilarityLearner
 from mahala.testing import dense, draw
 
 # These draw rows, or take them in their order.
-ORDERED = {"BoostMetric", "ITML", "LSML", "LogisticMetric", "Relief", "SCML", "SDML", "Simba"}
+ORDERED = {"BoostMetric", "ITML", "LSML", "LogisticMetric", "NCMML", "Relief", "SCML", "SDML", "Simba"}
 # These draw by class, or learn from values.
 OF_CLASSES = {"ITML", "LSML", "LogisticMetric", "MLKR", "SDML"}
 # These treat each feature on its own, as do all that learn weights of features.
@@ -32,10 +32,12 @@ UNITLESS = {
     "LDA",
     "LFDA",
     "LMNN",
+    "MCML",
     "MDM",
     "MLKR",
     "MMC",
     "NCA",
+    "NCMML",
     "PCA",
     "RCA",
     "Relief",

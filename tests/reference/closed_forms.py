@@ -104,3 +104,15 @@ def jeffrey_divergence(L, A, B):
     """½ tr((L A Lᵀ)⁻¹ L B Lᵀ) + ½ tr((L B Lᵀ)⁻¹ L A Lᵀ) - m, of the normal distributions of mapped differences."""
     near, far = L @ A @ L.T, L @ B @ L.T
     return 0.5 * np.trace(np.linalg.solve(near, far) + np.linalg.solve(far, near)) - len(L)
+
+
+def average_margins(X, y, k):
+    """Σ over rows of the mean v vᵀ to the k nearest rows of other classes, less that to those of the same class."""
+    left, right, similar = near_pairs(X, y, k)
+    margins = np.zeros((X.shape[1], X.shape[1]))
+    for i in range(len(y)):
+        for own, sign in ((True, -1.0), (False, 1.0)):
+            chosen = (left == i) & (similar == own)
+            if chosen.any():
+                margins += sign * covariance(X[left[chosen]] - X[right[chosen]])
+    return margins

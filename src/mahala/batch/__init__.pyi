@@ -1,4 +1,5 @@
 # The public names of this package, loaded on first use.
+from mahala.batch.anmm import ANMM as ANMM
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
 from mahala.batch.covariance import Covariance as Covariance
 from mahala.batch.dmlmj import DMLMJ as DMLMJ
@@ -10,10 +11,12 @@ from mahala.batch.lda import LDA as LDA
 from mahala.batch.lfda import LFDA as LFDA
 from mahala.batch.lmnn import LMNN as LMNN
 from mahala.batch.lsml import LSML as LSML
+from mahala.batch.mcml import MCML as MCML
 from mahala.batch.mdm import MDM as MDM
 from mahala.batch.mlkr import MLKR as MLKR
 from mahala.batch.mmc import MMC as MMC
 from mahala.batch.nca import NCA as NCA
+from mahala.batch.ncmml import NCMML as NCMML
 from mahala.batch.pca import PCA as PCA
 from mahala.batch.psd_boost import PSDBoost as PSDBoost
 from mahala.batch.rca import RCA as RCA

@@ -68,17 +68,23 @@ class Differences(NamedTuple):
         return rotation.T @ white @ self.axes, np.maximum(ratios, rounding(ratios))
 
 
-def rounding(variances: FloatArray) -> float:
-    """Return the size of eigenvalues that are zero up to rounding, given all in rising order."""
-    return 4.0 * len(variances) * _EPS * float(variances[-1])
+def rounding(eigenvalues: FloatArray) -> float:
+    """Return the size of eigenvalues that are zero up to rounding."""
+    return 4.0 * len(eigenvalues) * _EPS * float(np.abs(eigenvalues).max())
 
 
-def mean_square(Z: RealArray, left: IndexArray, right: IndexArray) -> FloatArray:
-    """Return the mean of v vᵀ, v = z_left - z_right; zeros if there are no pairs."""
+def neighbor_pairs(near: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return rows and the neighbours of each, as far as there are any."""
+    rows, column = np.nonzero(near < len(near))
+    return rows, near[rows, column]
+
+
+def mean_square(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return the mean of w v vᵀ, v = z_left - z_right, with all weights w one by default; zeros without pairs."""
     d = Z.shape[1]
     check_matrices(4, d, d)
     total = np.zeros((d, d))
     for block in row_blocks(len(left), d):
         v = Z[left[block]] - Z[right[block]]
-        total += transposed_product(v, v)
+        total += transposed_product(v, v if weights is None else weights[block, None] * v)
     return total / max(len(left), 1)

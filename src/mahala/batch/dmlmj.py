@@ -6,12 +6,11 @@ from typing import Literal
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.differences import Differences, mean_square
+from mahala.batch.differences import Differences, mean_square, neighbor_pairs
 from mahala.batch.run import Run, check_n_components
 from mahala.batch.whitening import divided_by_largest, standardised
 from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
-from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, Share
 
 
@@ -70,7 +69,7 @@ class DMLMJ(BatchLearner):
         X = data.X.astype(np.float64)
         Z, factors = standardised(X)
         near = class_neighbors(divided_by_largest(X)[0], data.labels, self.n_neighbors, self.n_neighbors)
-        similar, dissimilar = (_of_neighbors(Z, rows) for rows in near)
+        similar, dissimilar = (mean_square(Z, *neighbor_pairs(rows)) for rows in near)
         W, ratios = Differences.shrunk(similar, dissimilar, float(self.shrinkage)).directions()
         divergences = 0.5 * (ratios + 1.0 / ratios) - 1.0
         largest = np.argsort(-divergences, kind="stable")[: self.n_components]
@@ -79,9 +78,3 @@ class DMLMJ(BatchLearner):
             L *= np.sqrt(ratios[largest])[:, None]
         run.step(-float(divergences[largest].sum()), {"L": L})
         return "converged"
-
-
-def _of_neighbors(Z: FloatArray, near: IndexArray) -> FloatArray:
-    """Return the covariance of the differences between rows and their neighbours, as far as there are any."""
-    rows, column = np.nonzero(near < len(Z))
-    return mean_square(Z, rows, near[rows, column])
