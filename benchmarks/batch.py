@@ -30,6 +30,7 @@ from mahala.saved_estimator import estimator_names, kind_named
 # Beside the defaults, what bounds a fit.
 SETTINGS = {"BoostMetric": {"max_iter": 100}, "PSDBoost": {"max_iter": 5}, "SCML": {"max_iter": 100}}
 RECORDED = {
+    "ANMM": 0.77,
     "BoostMetric": 8.6,
     "Covariance": 0.24,
     "DMLMJ": 0.9,
@@ -42,10 +43,12 @@ RECORDED = {
     "LMNN": 18,
     "LSML": 1.8,
     "LogisticMetric": 99,
+    "MCML": 13.5,
     "MDM": 3.7,
     "MLKR": 29,
     "MMC": 2.9,
     "NCA": 6,
+    "NCMML": 1.1,
     "PCA": 0.42,
     "PSDBoost": 19,
     "RCA": 0.5,
