@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
+import mahala
 from mahala import GML, LDA, LMNN, MMC, NCA, RCA, BoostMetric, LogisticMetric, Pairs
 from mahala.batch import ANMM, DMLMJ, GMML, KISSME, MCML, MDM, SCML, XQDA, PSDBoost, Relief
 from mahala.batch.pair_costs import all_pairs
@@ -133,3 +134,8 @@ def test_tags_need_no_weights_no_minibatches_and_no_score():
         LogisticMetric(batch_size=32).fit(X, TAGS)
     with pytest.raises(ValueError, match=r"Pairs\.from_labels"):
         RCA().fit(X, TAGS).score(X, TAGS)
+    for evaluate in (mahala.knn_error, mahala.evaluation.mean_average_precision):
+        with pytest.raises(ValueError, match=r"y\w* must hold one class for each row here, got .*tags\.md"):
+            evaluate(None, X, TAGS)
+    with pytest.raises(ValueError, match="one class for each row here"):
+        mahala.compare(X, TAGS)

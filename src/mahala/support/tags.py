@@ -12,14 +12,21 @@ import numpy as np
 from mahala.support.arrays import Array, BoolArray, FloatArray, IndexArray, Places, row_blocks
 from mahala.support.lazily import sp
 from mahala.support.parameters import Share, check_value
-from mahala.support.validation import as_floats, check_valid_sparse, class_codes, is_missing, is_sparse, to_numpy
+from mahala.support.validation import (
+    COLLECTIONS,
+    as_floats,
+    check_valid_sparse,
+    class_codes,
+    is_missing,
+    is_sparse,
+    to_numpy,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 # Sets of tags of which all pairs are held.
 MOST_RELATED = 4096
-_COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
 
 
 class TagSets:
@@ -224,7 +231,7 @@ def read_tags(y: Any, n_rows: int, least: float = 0.0, name: str = "y") -> TagSe
         rows = y if isinstance(y, list | tuple) else np.asarray(y)
         if isinstance(rows, np.ndarray) and (rows.dtype != object or rows.ndim != 1):
             return None
-        if not any(isinstance(row, _COLLECTIONS) for row in rows):
+        if not any(isinstance(row, COLLECTIONS) for row in rows):
             return None
         numbers = _as_numbers(rows)
         if numbers is not None and numbers.shape[1] == 1:
@@ -280,7 +287,7 @@ def _of_collections(rows: Iterable[Iterable[Hashable]], name: str) -> csr_array:
     """Return the indicator matrix of tags that are given by row."""
     columns, indices, ends = dict[Hashable, int](), list[int](), [0]
     for number, row in enumerate(rows):
-        if not isinstance(row, _COLLECTIONS):
+        if not isinstance(row, COLLECTIONS):
             raise ValueError(f"{name} must hold a set or list of tags for each row, got {row!r} for row {number}")
         try:
             tags = set(row)

@@ -17,6 +17,8 @@ from mahala.support.parameters import is_count, is_number
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e45
+# What holds several labels of one row.
+COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
@@ -264,6 +266,9 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
         raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")
     if array.dtype.kind in "OSTU":
         array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
+        if (tags := next((label for label in array if isinstance(label, COLLECTIONS)), None)) is not None:
+            advice = "sets of tags are for samplers and learners, see docs/guides/tags.md"
+            raise ValueError(f"{name} must hold one class for each row here, got {tags!r}: {advice}")
         missing = np.fromiter(map(is_missing, array), dtype=bool, count=n_rows)
     else:
         missing = array != array
