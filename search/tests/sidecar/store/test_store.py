@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mahala_search.sidecar.records import Conflict, Query, Reaction, Search, Settings, Shown, Unknown
+from mahala_search.sidecar.store.writes import FORGOTTEN, UNKNOWN
 
 A, B, C = (np.array(v) for v in ([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]))
 VECTORS = {"a": A, "b": B, "c": C}
@@ -80,8 +81,7 @@ def test_only_items_that_were_seen_or_reacted_to_count(store, space):
 def test_what_cannot_be_joined_is_counted_by_the_reason(store, space):
     write(store, space, search(), Shown("s", ["a"]), Reaction("s", "b", "click", 1.0), Reaction("t", "a", "click", 1.0))
     write(store, space, Shown("t", ["a"]), search("old", at=5.0))
-    store.count(space.id, {"bot": 3})
-    assert sorted(store.counts(space.id).values()) == [1, 1, 2, 3]
+    assert sorted(store.counts(space.id).values()) == [1, 1, 2]
 
 
 def test_a_space_that_is_made_again_has_another_id_and_nothing_of_the_old_one(store, space):
@@ -118,5 +118,18 @@ def test_a_malformed_group_is_left_out_whole(store, space):
 def test_vectors_have_length_one_where_cosines_are_compared(store):
     space = store.create("c", Settings(width=2))
     write(store, space, search(vector=np.array([3.0, 4.0])), Shown("s", ["a"], vectors={"a": np.array([0.0, 1e300])}))
-    np.testing.assert_allclose(store.query_vectors(space.id, ["q"])["q"], [0.6, 0.8], atol=0.005)
+    np.testing.assert_allclose(store.read_log(space.id, 0, 1)[0].query.vector, [0.6, 0.8], atol=0.005)
     np.testing.assert_allclose(store.item_vectors(space.id, ["a"])["a"], [0.0, 1.0], atol=0.005)
+
+
+def test_what_a_forgotten_user_did_does_not_come_back(store, space):
+    given = [search(user="1" * 32), Shown("s", ["a", "b"], vectors=VECTORS), Reaction("s", "a", "click", 1.0)]
+    late = [search("t", user="1" * 32), Shown("t", ["a"]), Reaction("t", "a", "click", 1.0)]
+    write(store, space, *given)
+    assert store.forget(space.id, "1" * 32) == 1
+    again = search(user="1" * 32)  # an hour later, with the same key, as clients repeat what was not answered
+    assert {one.ignored for one in write(store, space, again, *given[1:])} == {FORGOTTEN}
+    assert {one.ignored for one in write(store, space, *late)} == {FORGOTTEN, UNKNOWN}
+    assert (logged(store, space), store.forget(space.id, "1" * 32)) == ([], 0)
+    write(store, space, search("new", user="1" * 32), Shown("new", ["a"]))  # who comes back begins anew
+    assert logged(store, space) == [("new", "1" * 32, {"a": 0.0}, True)]

@@ -132,4 +132,4 @@ async def forget(call: Call, body: UserBody) -> Count:
     current = call.space
     user = current.served.user_key(body.user)
     assert user is not None
-    return {"n": await call.sidecar.writer.forget(current.space.id, user)}
+    return {"n": await run_in_threadpool(call.sidecar.store.forget, current.space.id, user)}

@@ -29,7 +29,7 @@ from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.checkpoints import served_model
 from mahala_search.sidecar.store.database import Database, blocks
 from mahala_search.sidecar.store.vectors import read_vectors
-from mahala_search.sidecar.store.writes import SpaceWriter, count, delete_unused_queries
+from mahala_search.sidecar.store.writes import SpaceWriter, delete_unused_queries
 
 # Names of spaces.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -220,11 +220,6 @@ class Store:
         with self.reading() as connection:
             return read_vectors(connection, tables.items, space_id, list(dict.fromkeys(ids)))
 
-    def query_vectors(self, space_id: str, keys: Sequence[str]) -> dict[str, FloatArray]:
-        """Return the vectors of queries by their keys."""
-        with self.reading() as connection:
-            return read_vectors(connection, tables.queries, space_id, list(dict.fromkeys(keys)))
-
     def served(self, space_id: str, known: int | None = None) -> Model | None:
         """Return the model to serve: the version that is pinned, or the newest; None if it is the version `known`.
 
@@ -250,12 +245,6 @@ class Store:
             if version and connection.scalar(sa.select(tables.checkpoints.c.version).where(mine)) is None:
                 raise Unknown(f"there is no version {version} of the space: it was not kept, or never was")
             _updated(connection, space_id, pinned=version)
-
-    def count(self, space_id: str, numbers: Mapping[str, int]) -> None:
-        """Add to the counts of what was dropped, by the reason."""
-        with self.writing() as connection:
-            _locked(connection, tables.spaces.c.id == space_id)
-            count(connection, space_id, dict(numbers))
 
     def counts(self, space_id: str) -> dict[str, int]:
         """Return how much was dropped or ignored, by the reason."""

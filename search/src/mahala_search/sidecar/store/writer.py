@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -32,7 +32,6 @@ class _Group(NamedTuple):
     space_id: str
     works: Sequence[Work]
     future: asyncio.Future[Any]
-    call: Callable[[], object] | None = None  # instead of works
 
 
 class Writer:
@@ -87,16 +86,11 @@ class Writer:
         await asyncio.get_running_loop().run_in_executor(self._spooling, self._spool.append, space_id, works)
         return [Written(True)] * len(works), False
 
-    async def forget(self, space_id: str, user: str) -> int:
-        """Delete what a user did, as `Store.forget`, after all that was submitted before."""
-        call = _Group(space_id, (), _future(), lambda: self._store.forget(space_id, user))
-        return int(await self._put(call))
-
     def _put(self, group: _Group) -> asyncio.Future[Any]:
         with self._condition:
             if not self._is_open:
                 raise Unavailable("the sidecar is stopping: nothing was written")
-            is_search = group.call is None and all(isinstance(work, Search) for work in group.works)
+            is_search = all(isinstance(work, Search) for work in group.works)
             self._queues[0 if is_search else 1].append(group)
             self._n_waiting += len(group.works)
             self._condition.notify()
@@ -113,7 +107,7 @@ class Writer:
             try:
                 if not self._takes_searches:  # whose answers wait for it
                     self._replay()
-                results = self._written(groups)
+                results = self._write([(group.space_id, group.works) for group in groups])
                 if not groups:
                     self._store.database.check(by_writing=self._problem is not None)
                 self._say(None)
@@ -130,18 +124,13 @@ class Writer:
         searches, others = self._queues
         self._takes_searches = bool(searches) and not (self._takes_searches and others)
         queue, groups, n = searches if self._takes_searches else others, list[_Group](), 0
-        while queue and n < MOST and not (groups and (queue[0].call or groups[-1].call)):
+        while queue and n < MOST:
             group = queue.popleft()
             self._n_waiting -= len(group.works)
             if not group.future.cancelled():
                 groups.append(group)
                 n += len(group.works)
         return groups
-
-    def _written(self, groups: Sequence[_Group]) -> list[Any]:
-        if groups and groups[0].call is not None:  # it is alone
-            return [groups[0].call()]
-        return self._write([(group.space_id, group.works) for group in groups])
 
     def _write(self, groups: Sequence[SpooledGroup]) -> list[Any]:
         """Write groups, each for itself if they cannot be written together: one must not stop all others for ever."""
