@@ -1,8 +1,9 @@
-"""Tests of several methods over data sets: Friedman, Holm, Nemenyi."""
+"""Tests of methods over data sets: Friedman, Holm and Nemenyi, and the Bayesian signed-rank test of two."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,7 +55,7 @@ class FriedmanResult:
         return p_values
 
 
-def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float = 0.05) -> FriedmanResult:
+def friedman_holm(table: ArrayLike, methods: Sequence[str] | None = None, alpha: float = 0.05) -> FriedmanResult:
     """Compare methods by their ranks on each data set: Friedman, Holm and Nemenyi tests.
 
     Parameters
@@ -173,7 +174,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
     return adjusted
 
 
-def _check_table(table: Any) -> FloatArray:
+def _check_table(table: ArrayLike) -> FloatArray:
     try:
         values = as_floats(table, "table")
     except ValueError as error:
