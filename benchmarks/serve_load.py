@@ -135,6 +135,10 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> int:
             bodies.append({"search_id": f"s{at}", "ids": ids, "vectors": new, "search": search})
             clicks += [{"search_id": f"s{at}", "item": id} for id in ids]
         await http.send("POST", "/shown", json.dumps(bodies).encode())
+    while (await http.send("POST", "/embed", queries[0]))["results"][0][
+        "search_id"
+    ] is None:  # the spool is written first
+        await asyncio.sleep(0.1)
     seconds = time.perf_counter() - started
     print(f"{n_clicks // PAGE:,} pages with their searches were written in {seconds:.1f} s")
     rng.shuffle(clicks)

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import mahala
-from mahala.support.lazily import BaseEstimator
 from mahala.support.validation import is_sparse
 
 if TYPE_CHECKING:
     from mahala.learner import Learner
     from mahala.saved_estimator import SavedEstimator
     from mahala.support.arrays import FloatArray
+    from mahala.support.lazily import BaseEstimator
 
 
-Estimator = TypeVar("Estimator", bound=BaseEstimator)
+Estimator = TypeVar("Estimator", bound="BaseEstimator")
 
 # Computing the singular values of a larger bilinear matrix takes minutes.
 _LARGEST_DECOMPOSED = 3000

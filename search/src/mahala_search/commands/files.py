@@ -1,16 +1,20 @@
 """Read the files of searches that commands are given, and report what was not used."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.data import read_vectors
+import mahala_search
+from mahala import data
 from mahala.extend.commands import say
-from mahala_search.quality.judgments import Judgments
-from mahala_search.quality.qrels import read_qrels
+
+if TYPE_CHECKING:
+    from mahala_search.quality.judgments import Judgments
 
 EventFormat = Annotated[
     Literal["mahala", "ubi", "metarank"] | None,
@@ -27,14 +31,14 @@ def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, 
 
     The ids of a file without ids are row numbers.
     """
-    records = read_qrels(qrels)
+    records = mahala_search.read_qrels(qrels)
     (query_vectors, query_ids), (rows, item_ids) = map(read_with_ids, (queries, items))
-    return query_vectors, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
+    return query_vectors, rows, mahala_search.Judgments.from_ids(records, query_ids, item_ids), query_ids
 
 
 def read_with_ids(path: Path) -> tuple[Any, list[str]]:
     """Return the vectors of a file and their ids as text, row numbers if there are none."""
-    rows, ids = read_vectors(path)
+    rows, ids = data.read_vectors(path)
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 

@@ -123,10 +123,12 @@ class Sidecar:
         """Return all spaces, by their names."""
         return [self._current[name] for name in sorted(self._current)]
 
+    def lacks(self, name: str) -> bool:
+        """Return whether a space is not here, but another process may have made it since the last look."""
+        return bool(name) and name not in self._current and time.monotonic() - self._looked > _POLL / 5.0
+
     def space(self, name: str) -> Current:
         """Return a space by its name; raise Unknown if there is none."""
-        if name not in self._current and time.monotonic() - self._looked > 0.05:
-            self.refresh()  # another process may have just made it
         if name not in self._current:
             raise Unknown(f"there is no space {name[:64]!r}")
         return self._current[name]

@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mahala_search.sidecar.http.bodies import Problem
+from mahala_search.sidecar.http.answers import Problem
 from mahala_search.sidecar.http.guard import Guard
+from mahala_search.sidecar.records import Unknown
 from mahala_search.sidecar.service import ApiKey, Current, Sidecar
 
 _RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
@@ -50,15 +51,24 @@ class Call(NamedTuple):
 
     @property
     def space(self) -> Current:
-        """The space that the path names; raise Unknown if there is none, or if the key is that of another one."""
-        current = self.sidecar.space(self.parameter)
-        if self.key.space not in ("", current.space.id):
-            raise HTTPException(403, f"this key is that of another space than {self.parameter[:64]!r}")
+        """The space that the path names; a key of another one does not say whether it is there."""
+        try:
+            current = self.sidecar.space(self.parameter)
+        except Unknown:
+            self.check_all()
+            raise
+        if self.key.space != current.space.id:
+            self.check_all()
         return current
+
+    def check_all(self) -> None:
+        """Refuse a key that is that of one space."""
+        if self.key.space:
+            raise HTTPException(403, "this key is that of one space, and this needs another one, or one of all spaces")
 
 
 class Endpoint(NamedTuple):
-    """An operation: who may do it, what does it, and its body and result (None: bytes of the media type)."""
+    """An operation: who may do it, what does it, and its body and result (a `Response` of its own media type)."""
 
     method: str
     path: str
@@ -83,15 +93,15 @@ class Api:
         method: str,
         path: str,
         role: str | None,
-        result: Any,
         handler: Callable[..., Any],
         *,
         status: int = 200,
         media: str = "application/json",
         choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        """Let a function answer; it takes a `Call` and perhaps a body. One that is not async runs in a thread."""
+        """Let a function answer; it takes a `Call` and perhaps a `body`. One that is not async runs in a thread."""
         hints = get_type_hints(handler, include_extras=True)
+        result = hints["return"]
         body = TypeAdapter(hints["body"]) if "body" in hints else None
         self.endpoints.append(Endpoint(method, path, role, handler, body, result, status, media, choices))
 
@@ -108,6 +118,8 @@ class Api:
             request.scope["endpoint_path"] = endpoint.path  # for the metrics
             key = self.guard.local if endpoint.role is None else await self.guard.key_of(request, endpoint.role)
             arguments: list[Any] = [Call(request, key, self.sidecar)]
+            if self.sidecar.lacks(request.path_params.get("space", "")):
+                await run_in_threadpool(self.sidecar.refresh)
             if endpoint.body is not None:
                 kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if not kind.endswith(("/json", "+json")):
@@ -129,7 +141,7 @@ class Api:
             of = one.method + one.path
             if one.body is not None:
                 adapters.append(((of, "body"), "validation", one.body))
-            if one.result is not None:
+            if not inspect.isclass(one.result) or not issubclass(one.result, Response):
                 adapters.append(((of, "result"), "serialization", TypeAdapter(one.result)))
         schemas, defs = TypeAdapter.json_schemas(adapters, ref_template=_REF)
         by_key: dict[Any, Any] = {key: schema for (key, _), schema in schemas.items()}

@@ -7,19 +7,19 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
 import mahala
 from mahala_search.sidecar.http.api import Api, Call
-from mahala_search.sidecar.http.bodies import Health, Ready
 from mahala_search.sidecar.http.feedback import add_feedback
 from mahala_search.sidecar.http.guard import Guard, ServerSettings
 from mahala_search.sidecar.http.metrics import Metrics
 from mahala_search.sidecar.http.middleware import BoundedRequests
-from mahala_search.sidecar.http.problems import HANDLERS, problem
+from mahala_search.sidecar.http.problems import HANDLERS
 from mahala_search.sidecar.http.search import add_search
 from mahala_search.sidecar.http.spaces import add_spaces
+from mahala_search.sidecar.records import Unavailable
 from mahala_search.sidecar.service import Sidecar
 
 
@@ -28,30 +28,31 @@ def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: 
     settings = settings or ServerSettings()
     metrics, api = Metrics(sidecar), Api(sidecar, Guard(sidecar.keys, settings))
 
-    async def health(call: Call) -> Health:
+    async def health(call: Call) -> dict[str, str]:
         """Say that the process runs."""
         return {"status": "ok", "version": mahala.__version__}
 
-    async def ready(call: Call) -> JSONResponse:
+    async def ready(call: Call) -> dict[str, Any]:
         """Say whether the database can be used, and what is wrong with spaces."""
         if sidecar.problem:
-            return problem(503, sidecar.problem, {"Retry-After": "1"})
-        return JSONResponse({"status": "ready", "alerts": sidecar.alerts})
+            raise Unavailable(sidecar.problem)
+        return {"status": "ready", "alerts": sidecar.alerts}
 
     def counters(call: Call) -> PlainTextResponse:
         """Return counters and times for Prometheus."""
+        call.check_all()
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def openapi(call: Call) -> JSONResponse:
+    async def openapi(call: Call) -> dict[str, Any]:
         """Describe this interface."""
-        return JSONResponse(api.document(mahala.__version__))
+        return api.document(mahala.__version__)
 
-    api.add("GET", "/health", None, Health, health)
-    api.add("GET", "/ready", None, Ready, ready)
-    api.add("GET", "/metrics", "read", None, counters, media="text/plain")
+    api.add("GET", "/health", None, health)
+    api.add("GET", "/ready", None, ready)
+    api.add("GET", "/metrics", "read", counters, media="text/plain")
     for add in (add_spaces, add_search, add_feedback):
         add(api)
-    api.add("GET", "/openapi.json", None, dict[str, Any], openapi)
+    api.add("GET", "/openapi.json", None, openapi)
     around = [Middleware(BoundedRequests, metrics=metrics, largest=settings.largest, at_once=settings.at_once)]
     if not settings.needs_keys:
         # A name of another site may point to this machine, so that its page could read the answers.

@@ -1,21 +1,14 @@
-"""Bodies of requests and of answers, with their limits. Fields may be added to answers."""
+"""Bodies of requests, with their limits."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,  # those of Python 3.11 lack what pydantic needs
-    TypeVar,
-)
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, FiniteFloat, Tag, model_validator
-from typing_extensions import TypedDict
 
 from mahala_search.arrays import FloatArray
 from mahala_search.events.formats import REFUSED
@@ -213,146 +206,3 @@ class KeyBody(Body):
 
     role: Literal["browser", "read", "write", "admin"]
     space: str | None = None
-
-
-class Health(TypedDict):
-    """The process runs."""
-
-    status: str
-    version: str
-
-
-class Ready(TypedDict):
-    """The database can be used; `alerts` says by space what is wrong, such as a pinned version that was lost."""
-
-    status: str
-    alerts: dict[str, str]
-
-
-class Problem(TypedDict):
-    """What is wrong, by RFC 9457; `errors` says where in the request."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: NotRequired[list[dict[str, str]]]
-
-
-class Boost(TypedDict):
-    """What to add to the score of an item."""
-
-    id: str
-    add: float
-
-
-class Embedded(TypedDict):
-    """The vector to search with, and what identifies the search; its ids are null if it could not be written."""
-
-    f32: str
-    search_id: str | None
-    arm: str | None
-    boosts: list[Boost]
-    token: str | None
-
-
-class EmbeddedList(TypedDict):
-    """The version that was served, and a result for each query."""
-
-    version: int
-    results: list[Embedded]
-
-
-class Reranked(TypedDict):
-    """A candidate with its score, and its position among those given, from 0."""
-
-    id: str
-    score: float
-    position: int
-
-
-class RerankedList(TypedDict):
-    """The candidates, best first; `teams` tells of two mixed rankings which item is of which."""
-
-    version: int
-    results: list[Reranked]
-    search_id: str | None
-    arm: str | None
-    teams: str | None
-    token: str | None
-
-
-class Missing(TypedDict):
-    """Items whose vectors are needed: send them with `vectors`, unless the space has a resolver."""
-
-    missing: list[str]
-
-
-class EntryProblem(TypedDict):
-    """Why an entry of a request, by its number, was ignored or refused."""
-
-    entry: int
-    status: str
-    reason: str
-
-
-class Accepted(Missing):
-    """What became of the entries. `stored` is false while they wait on disk for the database."""
-
-    accepted: int
-    stored: bool
-    problems: list[EntryProblem]
-
-
-class Mixture(TypedDict):
-    """A mixture of two rankings, and a letter for the team of each item, which `shown` takes."""
-
-    ids: list[str]
-    teams: str
-
-
-class SpaceStatus(TypedDict):
-    """A space: its settings, what is served, and how far learning is."""
-
-    name: str
-    settings: Mapping[str, Any]
-    version: int
-    pinned: int | None
-    problem: str | None
-    successor: str | None
-    status: Mapping[str, Any]
-    progress: Mapping[str, Any]
-    counts: Mapping[str, int]
-
-
-class Versions(TypedDict):
-    """The version that is served, the one that is pinned, and all that are kept, the newest first."""
-
-    version: int
-    pinned: int | None
-    problem: str | None
-    versions: list[dict[str, Any]]
-
-
-class Count(TypedDict):
-    """How many there were."""
-
-    n: int
-
-
-class NewKey(TypedDict):
-    """A key, which is shown once."""
-
-    id: str
-    role: str
-    space: str
-    key: str
-
-
-class KeyEntry(TypedDict):
-    """A key: its id, what it permits, the id of its space, and when it was made."""
-
-    id: str
-    role: str
-    space: str
-    created: float

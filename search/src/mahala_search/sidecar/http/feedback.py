@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse
 
 from mahala_search.events.formats import Ignored, read_event
 from mahala_search.events.joining import Shown as ReadShown
 from mahala_search.sidecar.http import tokens
+from mahala_search.sidecar.http.answers import Accepted, EntryProblem
 from mahala_search.sidecar.http.api import Api, Call
-from mahala_search.sidecar.http.bodies import Accepted, Count, EntryProblem, OneOrList, ShownBody, UserBody, decoded
+from mahala_search.sidecar.http.bodies import OneOrList, ShownBody, UserBody, decoded
 from mahala_search.sidecar.http.search import search_of
 from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Work
 from mahala_search.sidecar.service import Current
@@ -28,12 +28,12 @@ _NEEDS_TOKEN = "a token is needed: this key is for browsers, or has the role rea
 
 def add_feedback(api: Api) -> None:
     """Add the routes."""
-    api.add("POST", "/v1/spaces/{space}/shown", "browser", Accepted, shown, status=202)
-    api.add("POST", "/v1/spaces/{space}/events", "browser", Accepted, events, status=202)
-    api.add("POST", "/v1/spaces/{space}/forget", "admin", Count, forget)
+    api.add("POST", "/v1/spaces/{space}/shown", "browser", shown, status=202)
+    api.add("POST", "/v1/spaces/{space}/events", "browser", events, status=202)
+    api.add("POST", "/v1/spaces/{space}/forget", "admin", forget)
 
 
-async def shown(call: Call, body: OneOrList[ShownBody]) -> JSONResponse:
+async def shown(call: Call, body: OneOrList[ShownBody]) -> Accepted:
     """Take what was shown for searches; the answer names the items whose vectors are missing."""
     current, bodies = call.space, body if isinstance(body, list) else [body]
 
@@ -55,7 +55,7 @@ async def shown(call: Call, body: OneOrList[ShownBody]) -> JSONResponse:
     return await _accepted(call, current, bodies, read)
 
 
-async def events(call: Call, body: Events) -> JSONResponse:
+async def events(call: Call, body: Events) -> Accepted:
     """Take what people did with what was shown: own events, those of OpenSearch's UBI, or those of Metarank."""
     current, records = call.space, body if isinstance(body, list) else [body]
 
@@ -96,7 +96,7 @@ def _shown(current: Current, event: ReadShown) -> Shown:
     return Shown(event.search, event.items, event.seen, event.positions, signals=event.signals, search=search)
 
 
-async def _accepted(call: Call, current: Current, entries: Sequence[Any], read: Any) -> JSONResponse:
+async def _accepted(call: Call, current: Current, entries: Sequence[Any], read: Any) -> Accepted:
     """Write the works of entries; the answer says what became of each that was not accepted."""
     problems: list[EntryProblem] = []
 
@@ -123,11 +123,10 @@ async def _accepted(call: Call, current: Current, entries: Sequence[Any], read: 
                 accepted += 1
                 missing |= dict.fromkeys(outcome.missing)
     problems.sort(key=lambda one: one["entry"])
-    answer: Accepted = {"accepted": accepted, "stored": stored, "missing": list(missing), "problems": problems}
-    return JSONResponse(answer, 202 if accepted else 200)
+    return {"accepted": accepted, "stored": stored, "missing": list(missing), "problems": problems}
 
 
-async def forget(call: Call, body: UserBody) -> Count:
+async def forget(call: Call, body: UserBody) -> dict[str, int]:
     """Delete what a user did and searched for; what is served goes on while the rest is learned again beside it."""
     current = call.space
     user = current.served.user_key(body.user)

@@ -15,20 +15,9 @@ from starlette.responses import Response
 
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.experiment.arms import interleaved
-from mahala_search.sidecar.http import tokens
+from mahala_search.sidecar.http import answers, bodies, tokens
 from mahala_search.sidecar.http.api import Api, Call
-from mahala_search.sidecar.http.bodies import (
-    EmbedBody,
-    Embedded,
-    EmbeddedList,
-    InterleaveBody,
-    Mixture,
-    QueryBody,
-    RerankBody,
-    RerankedList,
-    decoded,
-    encoded,
-)
+from mahala_search.sidecar.http.bodies import decoded, encoded
 from mahala_search.sidecar.records import MIXED, PLAIN, Query, Search, Shown, Unavailable, Unknown, Work
 from mahala_search.sidecar.service import Current, Sidecar
 
@@ -40,13 +29,13 @@ _AT_ONCE = 8
 
 def add_search(api: Api) -> None:
     """Add the routes."""
-    api.add("POST", "/v1/spaces/{space}/embed", "write", EmbeddedList, embed)
-    api.add("POST", "/v1/spaces/{space}/rerank", "write", RerankedList, rerank)
-    api.add("POST", "/v1/spaces/{space}/interleave", "write", Mixture, interleave)
-    api.add("GET", "/v1/spaces/{space}/model", "write", None, model, media="application/octet-stream")
+    api.add("POST", "/v1/spaces/{space}/embed", "write", embed)
+    api.add("POST", "/v1/spaces/{space}/rerank", "write", rerank)
+    api.add("POST", "/v1/spaces/{space}/interleave", "write", interleave)
+    api.add("GET", "/v1/spaces/{space}/model", "write", model, media="application/octet-stream")
 
 
-async def embed(call: Call, body: EmbedBody) -> EmbeddedList:
+async def embed(call: Call, body: bodies.EmbedBody) -> answers.EmbeddedList:
     """Return better vectors of queries, what to add to the scores of items, and ids of the searches."""
     current = call.space
     if len(body.queries) <= _AT_ONCE:
@@ -60,13 +49,13 @@ async def embed(call: Call, body: EmbedBody) -> EmbeddedList:
     return {"version": current.served.version, "results": results}
 
 
-def embedded(current: Current, queries: Sequence[QueryBody]) -> tuple[list[Search], list[Embedded]]:
+def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[list[Search], list[answers.Embedded]]:
     """Return the searches for queries, and the vectors to search with."""
     searches = [search_of(current, query, f"queries[{at}]") for at, query in enumerate(queries)]
     served = current.served
     rows = np.array([search.query.vector for search in searches])
     mapped, scales = served.embed(rows, [search.query.key for search in searches])
-    results: list[Embedded] = []
+    results: list[answers.Embedded] = []
     for search, row, vector, scale in zip(searches, rows, mapped, scales, strict=True):
         is_plain = search.arm == PLAIN
         boosts = {} if is_plain else served.boosts(row, search.query.key, search.user, float(scale))
@@ -82,7 +71,7 @@ def embedded(current: Current, queries: Sequence[QueryBody]) -> tuple[list[Searc
     return searches, results
 
 
-def search_of(current: Current, body: QueryBody, name: str, **more: Any) -> Search:
+def search_of(current: Current, body: bodies.QueryBody, name: str, **more: Any) -> Search:
     """Return a new search for a query in the arm of its user."""
     served, id = current.served, uuid.uuid4().hex
     vector = served.vector(body.values(), name)
@@ -101,7 +90,7 @@ async def written(sidecar: Sidecar, current: Current, works: Sequence[Work]) -> 
     return False
 
 
-async def rerank(call: Call, body: RerankBody) -> RerankedList:
+async def rerank(call: Call, body: bodies.RerankBody) -> answers.RerankedList:
     """Order the candidates of the engine by its scores, learned signals and similarities, and record what is shown."""
     current = call.space
     search, shown, results = await run_in_threadpool(reranked, call.sidecar, current, body)
@@ -116,7 +105,7 @@ async def rerank(call: Call, body: RerankBody) -> RerankedList:
     }
 
 
-def reranked(sidecar: Sidecar, current: Current, body: RerankBody) -> tuple[Search, Shown, list[Any]]:
+def reranked(sidecar: Sidecar, current: Current, body: bodies.RerankBody) -> tuple[Search, Shown, list[Any]]:
     """Return the search, what is shown for it, and the candidates with their scores and positions."""
     candidates, served = body.candidates, current.served
     search = search_of(current, body.query, "query")
@@ -156,7 +145,7 @@ def _of(ids: Sequence[str], vectors: dict[str, FloatArray]) -> dict[str, FloatAr
     return {id: vectors[id] for id in ids if id in vectors}
 
 
-async def interleave(call: Call, body: InterleaveBody) -> Mixture:
+async def interleave(call: Call, body: bodies.InterleaveBody) -> answers.Mixture:
     """Mix two rankings by team draft; `shown` takes the ids and the teams."""
     first, second, names = body.rankings()
     ids, teams = interleaved(first, second, body.k, body.search_id, names)

@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from starlette.exceptions import HTTPException
-
+from mahala_search.sidecar.http import bodies
+from mahala_search.sidecar.http.answers import SpaceStatus
 from mahala_search.sidecar.http.api import Api, Call
-from mahala_search.sidecar.http.bodies import (
-    Count,
-    KeyBody,
-    KeyEntry,
-    NewKey,
-    ServedBody,
-    SpaceBody,
-    SpaceStatus,
-    SuccessorBody,
-    Versions,
-)
 from mahala_search.sidecar.records import Control, Settings, Unknown
 from mahala_search.sidecar.service import Current, Sidecar
 
@@ -29,17 +18,17 @@ VALUES = ("clicks", "purchases", "revenue")
 def add_spaces(api: Api) -> None:
     """Add the routes."""
     space = "/v1/spaces/{space}"
-    api.add("GET", "/v1/spaces", "read", list[SpaceStatus], spaces)
-    api.add("GET", space, "read", SpaceStatus, status_of_space)
-    api.add("PUT", space, "admin", SpaceStatus, put_space)
-    api.add("DELETE", space, "admin", Count, drop_space)
-    api.add("GET", f"{space}/served", "read", Versions, served_version)
-    api.add("PUT", f"{space}/served", "admin", Versions, serve_version)
-    api.add("GET", f"{space}/report", "read", dict[str, Any], report, choices={"value": VALUES})
-    api.add("POST", f"{space}/successor", "admin", SpaceStatus, succeed)
-    api.add("GET", "/v1/keys", "admin", list[KeyEntry], list_keys)
-    api.add("POST", "/v1/keys", "admin", NewKey, create_key, status=201)
-    api.add("DELETE", "/v1/keys/{key}", "admin", Count, revoke_key)
+    api.add("GET", "/v1/spaces", "read", spaces)
+    api.add("GET", space, "read", status_of_space)
+    api.add("PUT", space, "admin", put_space)
+    api.add("DELETE", space, "admin", drop_space)
+    api.add("GET", f"{space}/served", "read", served_version)
+    api.add("PUT", f"{space}/served", "admin", serve_version)
+    api.add("GET", f"{space}/report", "read", report, choices={"value": VALUES})
+    api.add("POST", f"{space}/successor", "admin", succeed)
+    api.add("GET", "/v1/keys", "admin", list_keys)
+    api.add("POST", "/v1/keys", "admin", create_key, status=201)
+    api.add("DELETE", "/v1/keys/{key}", "admin", revoke_key)
 
 
 def about(sidecar: Sidecar, current: Current) -> SpaceStatus:
@@ -71,13 +60,13 @@ def status_of_space(call: Call) -> SpaceStatus:
     return about(call.sidecar, call.space)
 
 
-def put_space(call: Call, body: SpaceBody) -> SpaceStatus:
+def put_space(call: Call, body: bodies.SpaceBody) -> SpaceStatus:
     """Make a space, or change its settings; those that are left out stay."""
     name, sidecar = call.parameter, call.sidecar
     try:
         before = call.space.space.settings
     except Unknown:
-        _check_all(call)
+        call.check_all()
         before = Settings(body.width, body.similarity, body.encoder)
     given: dict[str, Any] = {field: getattr(body, field) for field in body.model_fields_set}
     if "control" in given:
@@ -85,14 +74,14 @@ def put_space(call: Call, body: SpaceBody) -> SpaceStatus:
     return about(sidecar, sidecar.put(name, replace(before, **given)))
 
 
-def drop_space(call: Call) -> Count:
+def drop_space(call: Call) -> dict[str, int]:
     """Remove a space with all that was written for it, and its keys."""
     call.sidecar.store.drop(call.space.space.name)
     call.sidecar.refresh()
     return {"n": 1}
 
 
-def served_version(call: Call) -> Versions:
+def served_version(call: Call) -> dict[str, Any]:
     """Return the version that is served, and those that are kept."""
     current = call.space
     kept = call.sidecar.store.versions(current.space.id)
@@ -106,7 +95,7 @@ def served_version(call: Call) -> Versions:
     }
 
 
-def serve_version(call: Call, body: ServedBody) -> Versions:
+def serve_version(call: Call, body: bodies.ServedBody) -> dict[str, Any]:
     """Serve a version that is kept, 0 for the plain ranking, or null for the newest; learning continues."""
     call.sidecar.store.pin(call.space.space.id, body.version)
     call.sidecar.refresh()
@@ -118,37 +107,31 @@ def report(call: Call) -> dict[str, Any]:
     return call.sidecar.report(call.space, call.choice("value", VALUES))
 
 
-def succeed(call: Call, body: SuccessorBody) -> SpaceStatus:
+def succeed(call: Call, body: bodies.SuccessorBody) -> SpaceStatus:
     """Let an empty space learn, with another encoder, what was learned in this one."""
-    _check_all(call)
+    call.check_all()
     call.sidecar.store.succeed(call.space.space.id, body.space)
     call.sidecar.refresh()
     return about(call.sidecar, call.space)
 
 
-def list_keys(call: Call) -> list[KeyEntry]:
+def list_keys(call: Call) -> list[dict[str, Any]]:
     """List the keys, without their texts."""
-    _check_all(call)
-    return [{**key._asdict(), "created": created} for key, created in call.sidecar.keys.all()]  # type: ignore[typeddict-item]
+    call.check_all()
+    return [{**key._asdict(), "created": created} for key, created in call.sidecar.keys.all()]
 
 
-def create_key(call: Call, body: KeyBody) -> NewKey:
+def create_key(call: Call, body: bodies.KeyBody) -> dict[str, str]:
     """Make a key, which cannot be shown again."""
-    _check_all(call)
+    call.check_all()
     space = "" if body.space is None else call.sidecar.space(body.space).space.id
     key, text = call.sidecar.keys.create(body.role, space)
     return {"id": key.id, "role": key.role, "space": key.space, "key": text}
 
 
-def revoke_key(call: Call) -> Count:
+def revoke_key(call: Call) -> dict[str, int]:
     """Revoke a key; all processes refuse it after two seconds."""
-    _check_all(call)
+    call.check_all()
     if not call.sidecar.keys.revoke(call.parameter):
         raise Unknown(f"there is no key {call.parameter[:16]!r}")
     return {"n": 1}
-
-
-def _check_all(call: Call) -> None:
-    """Refuse a key that is that of one space."""
-    if call.key.space:
-        raise HTTPException(403, "this needs a key of all spaces, and this one is that of one space")
