@@ -35,8 +35,8 @@ def reproduce(
         str | None,
         typer.Argument(
             metavar="PAPER",
-            help="pa2013, pola2004, sors2015, gml2014, boostmetric2009; learners: all of them with one protocol; or "
-            "with --show all. Omit it to list them.",
+            help="pa2013, pola2004, sors2015, gml2014, boostmetric2009; learners: all of them with one protocol; "
+            "all, with --show or --check. Omit it to list them.",
         ),
     ] = None,
     table: Annotated[list[int] | None, typer.Option(help="Number of a table; may be given several times.")] = None,
