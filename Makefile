@@ -8,7 +8,7 @@ OLDEST_PYTHON ?= python3.11
 OLDEST := .venv-oldest
 
 # Numba's cache does not notice an edit in a file that a kernel only calls: a change in any kernel starts a new cache.
-KERNELS := $(shell cat src/mahala/compiled/*.py src/mahala/compiled/*/*.py search/src/mahala_search/compiled/*.py | cksum | cut -d' ' -f1)
+KERNELS := $(shell cat src/mahala/compiled/*.py src/mahala/compiled/*/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 
 # Two test processes on two cores: more BLAS threads would only slow each other down.

@@ -224,14 +224,6 @@ def test_rows_and_plot():
     assert regret(mahala.PA(), noisy_pairs(0)).rows[-1].bound is None
 
 
-def test_rows_that_do_not_differ():
-    pairs = Pairs(np.zeros((4, 3)), [0, 1], [2, 3], [True, False])
-    assert regret(mahala.PA(), pairs).best.tolist() == [0.0, 4.0]  # with b = 1
-    for learner in (mahala.OASIS(), mahala.SORS(lam=0.1, init="zero")):
-        result = regret(learner, Triplets(np.zeros((4, 3)), [0, 1], [1, 2], [3, 3]))
-        assert result.best.tolist() == result.stream.tolist() == [1.0, 2.0]
-
-
 def test_what_is_wrong_is_named():
     pairs, triplets = noisy_pairs(0), noisy_triplets(0)
     with pytest.raises(TypeError, match="learner must be an online learner, such as PA or OASIS, got NCA"):

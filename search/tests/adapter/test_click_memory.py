@@ -10,7 +10,10 @@ import mahala
 from mahala.support.model_files import ModelFileError
 from mahala_search import QueryAdapter
 from mahala_search.adapter.maps.query_maps import QueryMaps
-from mahala_search.adapter.memory.click_memory import Bonuses, ClickMemory, RankRates, item_keys, place_values
+from mahala_search.adapter.memory.bonuses import Bonuses
+from mahala_search.adapter.memory.click_memory import ClickMemory, RankRates, item_keys
+from mahala_search.adapter.memory.remembered import digest_of
+from reference.feedback import bonuses_of
 
 
 def keys(*numbers):
@@ -24,7 +27,7 @@ def filled(n=30, queries=4, items=5, seed=0):
     for _ in range(n):
         query, shown = int(rng.integers(7)), rng.permutation(9)[:4]
         clicks, expected = rng.random(4), rng.random(4)
-        memory.learn(query, shown.astype(np.uint64), clicks, expected)
+        memory.learn(query, shown.astype(np.uint64), clicks, expected, "u")
         part = want.pop(query, {})
         for item, click, other in zip(shown.tolist(), clicks, expected, strict=True):
             part[item] = part.get(item, np.zeros(2)) + np.array([click, other])
@@ -34,12 +37,21 @@ def filled(n=30, queries=4, items=5, seed=0):
     return memory, want
 
 
+def counts_of(memory, query):
+    """Return the counts of a query by item."""
+    counts = memory.counts()
+    at = counts.query == np.searchsorted(counts.queries, np.uint64(digest_of(query)))
+    return dict(zip(counts.items[at].tolist(), zip(counts.clicks[at], counts.expected[at], strict=True), strict=True))
+
+
 def test_least_recent_queries_and_items_with_the_fewest_clicks_are_forgotten():
     memory, want = filled()
-    for query in range(7):
-        part = want.get(query, {})
-        expected = [part.get(item, np.zeros(2)) for item in range(9)]
-        np.testing.assert_allclose(place_values(*memory.part(query), keys(*range(9))), expected, rtol=1e-5)
+    assert len(memory) == len(want)
+    for query, part in want.items():
+        counts = counts_of(memory, query)
+        assert counts.keys() == part.keys()
+        for item, (clicks, expected) in counts.items():
+            assert (clicks, expected) == pytest.approx(tuple(part[item]), rel=1e-5)
 
 
 def test_a_state_and_the_bonuses_hold_what_the_memory_does():
@@ -47,16 +59,37 @@ def test_a_state_and_the_bonuses_hold_what_the_memory_does():
     again = ClickMemory(4, 5)
     again.set_state(*memory.get_state())
     for either in (memory, again):
-        either.learn("new", keys(1, 2), np.ones(2), np.ones(2))
-    bonuses = again.bonuses()
-    restored = Bonuses.from_arrays(bonuses._asdict())
-    for query in (*want, "new", "never"):
-        items, values = restored.of(query)
-        np.testing.assert_array_equal(items, np.sort(items))
-        np.testing.assert_allclose(values, np.maximum(memory.part(query)[1] @ [1, -0.5], -0.15), rtol=1e-5)
-    assert len(bonuses.of("new")[0]) == 2
-    assert len(bonuses.of("never")[0]) == 0
-    assert len(ClickMemory().bonuses().queries) == 0
+        either.learn("new", keys(1, 2), np.ones(2), np.ones(2), "u")
+    bonuses = Bonuses.from_arrays(again.bonuses(2.0)._asdict())
+    queries = [query for query in (*want, "new") if query in memory]
+    sums = {(query, item): counts for query in queries for item, counts in counts_of(memory, query).items()}
+    reference = bonuses_of(sums, 2.0)
+    for query in queries:
+        one, other = memory.bonus(query, 2.0), bonuses.of(query)
+        np.testing.assert_array_equal(one.items, other.items)
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
+        np.testing.assert_allclose(one.values, [reference[query, item] for item in one.items.tolist()], rtol=1e-5)
+    assert not len(bonuses.of("never").items)
+    assert not len(ClickMemory().bonuses(1.0).queries)
+
+
+def test_clicks_that_items_explain_count_more():
+    """Of two queries with as many clicks, those of one are on one item, and the others anywhere."""
+    memory = ClickMemory()
+    for at in range(30):
+        for name, clicked in (("same", 3), ("any", at % 10)):
+            memory.learn(name, np.arange(10, dtype=np.uint64), np.arange(10) == clicked, np.full(10, 0.1), at)
+    same, other = memory.bonus("same"), memory.bonus("any")
+    assert same.values.max() > 1.9
+    assert np.abs(other.values).max() < 0.05
+    assert same.is_sure.tolist() == [item == 3 for item in range(10)]
+
+
+def test_users_are_counted_once():
+    memory = ClickMemory(agreed=3)
+    for user, sure in (("a", False), ("a", False), ("b", False), ("c", True)):
+        memory.learn("q", keys(7), np.ones(1), np.ones(1), user)
+        assert memory.bonus("q").is_sure.tolist() == [sure]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +107,8 @@ def test_hostile_states_are_refused(change, message):
     assert len(arrays["items"]) == 18
     with pytest.raises(ModelFileError, match=message):
         memory.set_state({}, arrays | change)
-    rates = RankRates()
-    with pytest.raises(ModelFileError, match="from 0 to the number"):
-        rates.set_state({}, {"clicks": np.ones(50), "shown": np.zeros(50)})
+    with pytest.raises(ModelFileError, match="should hold numbers from 0"):
+        RankRates().set_state({}, {"clicks": -np.ones(50), "shown": np.zeros(50)})
 
 
 def test_items_are_told_apart_by_ids_or_by_their_numbers():
@@ -108,7 +140,7 @@ def world(seed=0):
 def test_what_is_clicked_for_a_query_comes_first_for_this_query(tmp_path):
     x, items = world()
     target = int(np.argsort(-items @ x)[6])
-    adapter = clicked_for(QueryAdapter(), x, items, target, 12, query_id="q")
+    adapter = clicked_for(QueryAdapter(), x, items, target, 25, query_id="q")
     assert adapter.rank(x, items, query_id="q")[0] == target
     assert adapter.rank(np.array([x, x]), items, 1, query_id=["q", "other"])[0, 0] == target
     # Also by ids, sparse rows, a file, and far outside the first results.
@@ -135,8 +167,8 @@ def test_a_user_sees_what_this_user_clicked_and_others_as_much_as_the_cap_allows
         assert adapter.rank(x, items, 1, query_id="q", user="me")[0] == (target if personal else order[0])
         assert adapter.rank(x, items, 1, query_id="q", user="a")[0] == order[0]
         assert adapter.rank(x, items, 1, query_id="q")[0] == order[0]
-        evidence = place_values(*adapter._memory.part("q"), item_keys(None, items[[target]]))
-        assert evidence[0, 0] == pytest.approx(1.0 + 1 / 2 + 1 / 3 + 1 / 4)
+        clicks, _ = counts_of(adapter._memory, "q")[item_keys(None, items[[target]]).tolist()[0]]
+        assert clicks == pytest.approx(1.0 + 1 / 2 + 1 / 3 + 1 / 4)
 
 
 @pytest.mark.parametrize(("personal", "n_others", "is_first"), [(True, 20, True), (False, 0, True), (False, 20, False)])

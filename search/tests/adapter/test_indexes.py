@@ -35,11 +35,9 @@ class World:
         self.queries = self.vectors[N_JUDGED:60]
         taste = np.where(np.arange(D) < 3, 3.0, 0.3)
         wanted = np.argsort(-(self.vectors * taste) @ self.items.T, axis=1)
-        qrels = [(i, j, 1) for i in range(N_JUDGED) for j in wanted[i, :5]]
-        self.adapter = mahala_search.QueryAdapter(n_passes=3, random_state=0).fit(
-            self.vectors[:N_JUDGED], self.items, qrels
-        )
-        for _ in range(3):  # liked in the raw order, so that known queries are trusted less than new ones
+        self.qrels = [(i, j, 1) for i in range(N_JUDGED) for j in wanted[i, :5]]
+        self.adapter = mahala_search.QueryAdapter(random_state=0).fit(self.vectors[:N_JUDGED], self.items, self.qrels)
+        for _ in range(3):
             for i in range(10):
                 shown = np.argsort(-self.items @ self.vectors[i])[:K]
                 self.adapter.learn_one(self.vectors[i], self.items[shown], np.arange(K) < 2, query_id=TEXTS[i])
@@ -51,12 +49,10 @@ def world():
     return World()
 
 
-def test_the_map_changes_rankings_and_differs_between_known_and_new_queries(world):
+def test_the_map_changes_rankings(world):
     raw = np.argsort(-world.queries @ world.items.T, axis=1)[:, :K]
     assert not (raw == world.best).all(axis=1).any()
     assert np.array_equal(world.adapter.rank(world.queries, world.items, K), world.best)
-    x = world.vectors[0]
-    assert not np.allclose(world.adapter.embed(x), world.adapter.embed(x, query_id="0"))
 
 
 # ------------------------------------------------------------------------------------------------------------ indexes
@@ -208,12 +204,10 @@ def test_llama_index_retriever_ranks_as_brute_force_does(world):
 def test_wrapped_models_follow_the_adapter(world):
     adapter = mahala_search.QueryAdapter(random_state=0)
     model = langchain_model(world)
-    shown, clicked = world.items[:5], [False, False, True, False, False]
-    adapter.learn_one(world.vectors[0], shown, clicked)
+    adapter.learn_one(world.vectors[0], world.items[:5], [0, 0, 1, 0, 0])
     wrapped = mahala_search.adapt_queries(model, adapter)
     before = wrapped.embed_query("1")
-    for _ in range(20):
-        adapter.learn_one(world.vectors[0], shown, clicked)
+    adapter.fit(world.vectors[:N_JUDGED], world.items, world.qrels)
     assert not np.allclose(wrapped.embed_query("1"), before)
 
 

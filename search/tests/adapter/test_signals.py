@@ -89,14 +89,14 @@ def reference_step(weights, squares, spreads, page, pairs):
 
 
 def test_steps_are_those_of_the_reference():
-    rng, ranker = np.random.default_rng(3), SignalRanker(1.0, None)
+    rng, ranker = np.random.default_rng(3), SignalRanker(1.0)
     weights, squares, total, variances = np.zeros(3), np.zeros(3), np.zeros(3), []
     for _ in range(5):
         page = {"score": rng.normal(size=N), "similarity": rng.normal(size=N), "price": rng.exponential(50.0, size=N)}
         page["price"][0] = 1e4  # which is clipped
         variances.append([page[name].var() for name in page])
         spreads = dict(zip(page, np.sqrt(np.mean(variances, axis=0)), strict=True))
-        pairs = page_pairs(rng.integers(0, 3, size=N).astype(float), 0.5)
+        pairs = page_pairs(rng.integers(0, 3, size=N).astype(float))
         ranker.learn(page, pairs)
         weights, squares = reference_step(weights, squares, spreads, page, pairs)
         total = total + weights
@@ -179,8 +179,8 @@ def test_signals_of_all_impressions_are_at_most_32():
 
 
 def test_damaged_states_are_refused():
-    header, arrays = SignalRanker(1.0, None).get_state()
+    header, arrays = SignalRanker(1.0).get_state()
     with pytest.raises(ModelFileError, match="first are 'score'"):
-        SignalRanker(1.0, None).set_state(header | {"names": ["similarity", "score"]}, arrays)
+        SignalRanker(1.0).set_state(header | {"names": ["similarity", "score"]}, arrays)
     with pytest.raises(ModelFileError, match="at least 0"):
-        SignalRanker(1.0, None).set_state(header, arrays | {"table": arrays["table"] - 1.0})
+        SignalRanker(1.0).set_state(header, arrays | {"table": arrays["table"] - 1.0})

@@ -17,7 +17,7 @@ import mahala_search
 from mahala.cli.main import app
 from processes import COMMAND, Program
 
-QUICK = ("--set", "n_passes=3")
+QUICK = ("--set", "n_folds=3")
 
 
 def run(*arguments, command="adapt", code=0):
@@ -84,7 +84,7 @@ def test_judgments_give_the_adapter_of_the_library(given):
     folder, options = given
     queries, items, wanted = collection()
     told = json.loads(run(*options, *QUICK, "--output", folder / "a", "--seed", 3, "--json").stdout)
-    adapter = mahala_search.QueryAdapter(n_passes=3, random_state=3).fit(queries, items, judgments(wanted))
+    adapter = mahala_search.QueryAdapter(random_state=3).fit(queries, items, judgments(wanted))
     adapter.save(folder / "expected")
     assert (folder / "a").read_bytes() == (folder / "expected").read_bytes()
     values = adapter.cross_validation_

@@ -97,7 +97,7 @@ def test_errors_are_one_line(collection):
 
 def test_a_saved_adapter_is_a_model(collection):
     folder, options, (queries, items, triples), _ = collection
-    adapter = mahala_search.QueryAdapter(n_passes=2, random_state=0).fit(queries, items, triples)
+    adapter = mahala_search.QueryAdapter(random_state=0).fit(queries, items, triples)
     adapter.save(folder / "adapter.safetensors")
     result = run(*options, "--model", folder / "adapter.safetensors")
     assert result.exit_code == 0, result.output

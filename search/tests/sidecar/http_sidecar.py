@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from starlette.testclient import TestClient
 
 from mahala_search.adapter.maps.query_maps import QueryMaps
-from mahala_search.adapter.memory.click_memory import Bonuses
+from mahala_search.adapter.memory.bonuses import Bonuses
 from mahala_search.adapter.memory.remembered import digest_of
 from mahala_search.sidecar.http import search
 from mahala_search.sidecar.http.app import create_app
@@ -45,7 +45,7 @@ def http_of(sidecar, **settings):
     return TestClient(create_app(sidecar, ServerSettings(**settings)), base_url="http://127.0.0.1")
 
 
-def publish(sidecar, name="s", new=TURN, remembered=None, known=None):
+def publish(sidecar, name="s", new=TURN, remembered=None):
     """Write a version of a model that maps new queries by a matrix, and remembers {query id: {item: bonus}}."""
     space = sidecar.store.spaces()[name]
     by_digest = {digest_of(sidecar.store.key(space.id, id)): items for id, items in (remembered or {}).items()}
@@ -56,8 +56,8 @@ def publish(sidecar, name="s", new=TURN, remembered=None, known=None):
             values.append(value)
         stops.append(len(items))
     keys = [np.array(part, dtype=np.uint64) for part in (digests, items)]
-    crowd = Bonuses(keys[0], np.array(stops, dtype=np.int64), keys[1], np.array(values, dtype=np.float32))
-    maps = QueryMaps(new, new if known is None else known, keys[0], crowd, weights=np.array([1.0, 0.0]))
+    parts = np.array(values, dtype=np.float32), np.ones(len(values), dtype=np.uint8)
+    maps = QueryMaps(new, Bonuses(keys[0], np.array(stops, dtype=np.int64), keys[1], *parts))
     checkpoints = Checkpoints(sidecar.store.database, holder="test")
     version = checkpoints.write(
         space.id, checkpoints.take_lease(), place=1, generation=space.generation,

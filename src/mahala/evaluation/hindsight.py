@@ -65,7 +65,7 @@ class PairLosses(NamedTuple):
             """The most that the total can fall, as a convex function is above its tangents, and the total."""
             L, b, total, G, slope = parts(variables)
             largest = LARGER * max(float(np.square(L).sum()), 1.0)
-            falls = float(np.sum(G * (L.T @ L))) - largest * float(np.linalg.eigvalsh(G)[0].clip(max=0.0))
+            falls = float(np.sum(G * (L.T @ L))) - largest * min(0.0, float(np.linalg.eigvalsh(G)[0]))
             falls += max(slope * (b - 1.0), -slope * (LARGER - 1.0) * b)
             return min(total, falls), total
 
@@ -121,28 +121,29 @@ class TripletLosses(NamedTuple):
                 return value, G.ravel()
             return value + float(np.tile(kappa.ravel(), 2) @ variables), np.stack([kappa + G, kappa - G]).ravel()
 
-        def gap(M: FloatArray, width: float) -> tuple[float, float, float]:
-            """The total, that less the smoothed one, and the most that the latter can fall, as it is above tangents."""
+        def gap(M: FloatArray, width: float) -> tuple[float, float]:
+            """The most that the total can fall, as tangents of the smoothed one are below it, and the total."""
             value, G = smoothed(M, width)
-            hinges, penalty = float(white.hinges(M).sum()), float(np.sum(kappa * np.abs(M)))
+            penalty = float(np.sum(kappa * np.abs(M)))
+            total = float(white.hinges(M).sum()) + penalty
             largest = LARGER * max(float(np.linalg.norm(M)), self.margin)
             steepest = float(np.linalg.norm(np.maximum(np.abs(G) - kappa, 0.0)))
-            return hinges + penalty, hinges - value, float(np.sum(G * M)) + penalty + largest * steepest
+            return min(total, total - value + float(np.sum(G * M)) + largest * steepest), total
 
         def is_close(variables: FloatArray, width: float) -> bool:
-            total, smoothing, falls = gap(matrix(variables), width)
-            return falls <= max(smoothing, 0.5 * tol * max(total, unit)) or total <= tol * unit
+            falls, total = gap(matrix(variables), width)
+            return falls <= tol * max(total, unit)
 
         variables, bounds = np.zeros((1 + split) * kappa.size), [(0.0 if split else None, None)] * (1 + split)
         best, least = np.zeros(kappa.shape), np.inf
         for share in WIDTHS:
-            width = share * self.margin
-            variables = _descended(objective, variables, bounds * kappa.size, is_close, width)
-            total, smoothing, falls = gap(matrix(variables), width)
-            if min(total, smoothing + falls) < least:
-                best, least = matrix(variables), min(total, smoothing + falls)
-            if least <= tol * max(total, unit) or not is_close(variables, width):
-                break  # it is close, or L-BFGS comes no closer
+            options = share * (self.margin or 1.0)
+            variables = _descended(objective, variables, bounds * kappa.size, is_close, options)
+            falls, _ = gap(matrix(variables), options)
+            if falls < least:
+                best, least = matrix(variables), falls
+            if is_close(variables, options):
+                break
         M = left @ best @ right.T
         return Best(M, 0.0, self.hinges(M) + self.penalty(M), least)
 
@@ -150,8 +151,8 @@ class TripletLosses(NamedTuple):
 def _whitening(rows: FloatArray) -> FloatArray:
     """Return W such that rows W have scatter I, in the directions in which there are any."""
     values, axes = np.linalg.eigh(rows.T @ rows / len(rows))
-    used = values >= values[-1] * len(values) * 1e-12
-    return np.asarray(axes[:, used] / np.sqrt(np.where(values[used] > 0.0, values[used], 1.0)))
+    used = values > values[-1] * len(values) * 1e-12
+    return np.asarray(axes[:, used] / np.sqrt(values[used]))
 
 
 def _descended(

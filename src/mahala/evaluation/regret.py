@@ -100,8 +100,7 @@ def regret(learner: OnlineLearner, comparisons: Pairs | Triplets, *, tol: float 
     learner : online learner without a kernel, and with a number as `margin`
     comparisons : Pairs with labels, or Triplets, as the learner needs
     tol : float, default=1e-3
-        The fit of the best metric ends when its loss is proven to be at most this share above the least one, or when
-        it comes no closer; `gap` says what is proven.
+        The fit of the best metric ends when its loss is proven to be at most this share above the least one.
 
     Examples
     --------

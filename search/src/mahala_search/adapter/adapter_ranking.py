@@ -9,40 +9,37 @@ from mahala import BilinearMetric
 from mahala.evaluation import Verdict
 from mahala.extend import Count, SavedEstimator, check_row, check_rows, check_value, is_sparse, leading, one_at_a_time
 from mahala_search.adapter.maps import judged
-from mahala_search.adapter.maps.map_learner import MapLearner
+from mahala_search.adapter.maps.click_map import ClickMap
 from mahala_search.adapter.maps.query_maps import QueryMaps
-from mahala_search.adapter.memory.click_memory import (
-    NOTHING,
-    ClickMemory,
-    Keys,
-    item_keys,
-    personal_key,
-    place_values,
-    summed,
-)
-from mahala_search.adapter.memory.remembered import Remembered
+from mahala_search.adapter.memory.bonuses import NOTHING, Bonus, Keys, personal_key, place_values
+from mahala_search.adapter.memory.click_memory import ClickMemory, item_keys
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import ENGINE, check_signals
-from mahala_search.adapter.trust.trust import Trust
 from mahala_search.arrays import FloatArray, IndexArray
-
-# The weight of a user's own clicks, in units of the usual difference of scores on a page.
-PERSONAL = 0.6
+from mahala_search.quality.gains import RunningGain
 
 
 class AdapterRanking(SavedEstimator):
     """Base class of `QueryAdapter`: embeds queries and ranks items by the learned map, memory and signals."""
 
+    cap: float
     personal: bool
     n_features_in_: int
-    _model: MapLearner
-    _trust: Trust
+    n_impressions_: int
+    n_learned_: int
+    n_ignored_: int
+    _n_clicks: float  # that counted for the map
+    _n_fresh: float  # and since it was fitted
+    _asked: Keys  # queries since then
+    _base: FloatArray  # the map that judgments gave
+    _model: ClickMap
     _judged: Verdict | None  # by judgments, after `fit`
-    _ids: Remembered
     _memory: ClickMemory
     _personal: ClickMemory
+    _has_ids: int  # 1 if items were told apart by ids
+    _page_scale: RunningGain  # usual differences of scores on a page
     _signals: SignalRanker
-    _served: dict[str, FloatArray | None]  # the matrix for new and for known queries
+    _served: FloatArray | None  # the matrix
 
     @one_at_a_time
     def embed(self, query: Any, query_id: Any = None) -> Any:
@@ -53,35 +50,13 @@ class AdapterRanking(SavedEstimator):
         Parameters
         ----------
         query : vector, or dense or CSR rows
-        query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows. None is the vector
-            itself, as in `learn_one`, and for rows that all are new.
+        query_id : not used; all queries have one map, and ids count in `rank` only
         """
-        if (query.ndim if is_sparse(query) else np.ndim(query)) == 1:
-            x = self._vector(query)
-            self._check_same(len(x))
-            if not self.__sklearn_is_fitted__():
-                return x.copy()
-            return self._embed(x, self._kind(x.tobytes() if query_id is None else query_id))
-        rows = check_rows(query, "query")
+        is_one = (query.ndim if is_sparse(query) else np.ndim(query)) == 1
+        rows = self._vector(query)[np.newaxis] if is_one else judged.dense_rows(check_rows(query, "query"))
         self._check_same(rows.shape[1])
-        dense = judged.dense_rows(rows)
-        if not self.__sklearn_is_fitted__():
-            return dense
-        result = dense @ self._matrix("new")
-        ids = _row_ids(query_id, len(dense))
-        if ids is not None:
-            is_known = np.array([self._kind(id) == "known" for id in ids])
-            if is_known.any():
-                result[is_known] = dense[is_known] @ self._matrix("known")
-        return result
-
-    def _embed(self, x: FloatArray, kind: str) -> FloatArray:
-        if kind not in self._served:
-            self._served[kind] = None  # a second query before anything is learned is worth a matrix
-            _, mean, last = self._trust.shares(kind)
-            products = self._model.map.products(x)
-            return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
-        return np.asarray(x @ self._matrix(kind))
+        mapped = rows @ self._matrix() if self.__sklearn_is_fitted__() else rows.copy()
+        return mapped[0] if is_one else mapped
 
     @one_at_a_time
     def rank(
@@ -96,14 +71,17 @@ class AdapterRanking(SavedEstimator):
     ) -> IndexArray:
         """Return the row numbers of the k best items, best first, for a query or for each row of queries.
 
-        Scores are those of the map, plus what is remembered of clicks for this query.
+        Scores are those of the map, plus the bonuses of items that were clicked for this query. An item gains at most
+        five places from clicks until 20 users agree.
 
         Parameters
         ----------
-        query, query_id : as for `embed`
+        query : vector, or dense or CSR rows
+        query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows. None is the vector
+            itself, as in `learn_one`, and for rows that all are new.
         items : dense or CSR rows
         k : how many; None for all
-        item_ids : the ids of all items that `learn_one` was given; None if they are told apart by their vectors
+        item_ids : the ids of all items, needed if `learn_one` was given such; None if vectors tell the items apart
         user : who asks; with `personal`, what this user clicked counts as well
         """
         is_one = (query.ndim if is_sparse(query) else np.ndim(query)) == 1
@@ -115,12 +93,11 @@ class AdapterRanking(SavedEstimator):
         ids = [query_id] if is_one else _row_ids(query_id, len(queries))
         mapped, bonuses = queries, {}
         if self.__sklearn_is_fitted__():
-            mapped = queries @ self._matrix("new") if ids is None else mapped.copy()
+            self._check_ids(item_ids)
+            mapped = queries @ self._matrix()
             for at, id in enumerate(ids or ()):
-                key = queries[at].tobytes() if id is None else id
-                mapped[at] = self._embed(queries[at], self._kind(key))
-                bonus = self._bonus(key, user)
-                if len(bonus[0]):
+                bonus = self._bonus(queries[at].tobytes() if id is None else id, user)
+                if len(bonus.items):
                     bonuses[at] = bonus
         best = _rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
         return best[0] if is_one else best
@@ -155,6 +132,7 @@ class AdapterRanking(SavedEstimator):
         numbers = check_signals(signals, rows.shape[0])
         if not self.__sklearn_is_fitted__():
             return ENGINE.rank(numbers)
+        self._check_ids(item_ids)
         key = x.tobytes() if query_id is None else query_id
         similarity = self._similarities(x, judged.dense_rows(rows), item_keys(item_ids, rows), key, user)
         return self._signals.served().rank(numbers | {"similarity": similarity})
@@ -163,7 +141,8 @@ class AdapterRanking(SavedEstimator):
         self, x: FloatArray, items: FloatArray, keys: Keys, key: Hashable, user: Hashable = None
     ) -> FloatArray:
         """Return the scores of items by which `rank` ranks them."""
-        return np.asarray(items @ self._embed(x, self._kind(key)) + place_values(*self._bonus(key, user), keys))
+        bonus = self._bonus(key, user)
+        return np.asarray(items @ (x @ self._matrix()) + place_values(bonus.items, bonus.values, keys))
 
     @property
     @one_at_a_time
@@ -173,52 +152,47 @@ class AdapterRanking(SavedEstimator):
         served = self._signals.served()
         return dict(zip(served.names, served.weights.tolist(), strict=True))
 
-    def _bonus(self, key: Hashable, user: Hashable) -> tuple[Keys, FloatArray]:
-        """Return the keys of the items that are remembered for a query of a user, and what is added to their scores."""
-        items, clicks = self._memory.net(key)
-        crowd = items, (self._weights[0] if self._kind(key) == "known" else 0.0) * clicks
+    @property
+    def _scale(self) -> float:
+        """What is added to a score for a bonus of 1."""
+        return float(self.cap) * self._page_scale.mean
+
+    def _bonus(self, key: Hashable, user: Hashable) -> Bonus:
+        """Return the bonus of the items that are remembered for a query of a user."""
+        crowd = self._memory.bonus(key, self._scale)
         if not self.personal or user is None:
             return crowd
-        items, clicks = self._personal.net(personal_key(user, key))
-        return summed(crowd, (items, self._weights[1] * clicks))
+        return crowd.plus(self._personal.bonus(personal_key(user, key), self._scale))
 
-    @property
-    def _weights(self) -> FloatArray:
-        """What is added to the score of an item for a click on it by anyone, and by the same user."""
-        gap = self._model.gap
-        return np.array([gap * self._trust.click_weight, gap * PERSONAL])
+    def _check_ids(self, item_ids: Any) -> None:
+        if self._has_ids and item_ids is None:
+            raise ValueError("item_ids must be the ids of the items, by which learn_one remembers clicks, got None")
 
     @property
     @one_at_a_time
     def metric_(self) -> BilinearMetric:
-        """The similarity that serves new queries."""
+        """The similarity that serves queries."""
         self._check_fitted()
-        origin = {"learner": type(self).__name__, "trust": self._trust.learned_share("new")}
-        return BilinearMetric(self._matrix("new"), origin=origin)
+        return BilinearMetric(self._matrix(), origin={"learner": type(self).__name__, "trust": self._map_share})
 
     @one_at_a_time
     def maps(self) -> QueryMaps:
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
-        personal = self._personal.bonuses() if self.personal else NOTHING
-        more = self._memory.bonuses(), personal, self._weights, self._signals.served()
-        models = self._model.map.matrices()
-        return QueryMaps(self._matrix("new", models), self._matrix("known", models), self._ids.digests, *more)
+        personal = self._personal.bonuses(self._scale) if self.personal else NOTHING
+        return QueryMaps(self._matrix(), self._memory.bonuses(self._scale), personal, self._signals.served())
 
-    def _matrix(self, kind: str, models: tuple[FloatArray, FloatArray] | None = None) -> FloatArray:
-        """Return the matrix for new or known queries; `models` are the last model and the mean of all, if computed."""
-        served = self._served.get(kind)
-        if served is None:
-            _, mean, last = self._trust.shares(kind)
-            models = models or self._model.map.matrices()
-            served = last * models[0] + mean * models[1]
-            # What is left of the shares, rounding included, so that models that are the identity give the identity.
-            served[np.diag_indices(len(served))] += 1.0 - (last + mean)
-            self._served[kind] = served
-        return served
+    def _matrix(self) -> FloatArray:
+        """Return the matrix that maps queries."""
+        if self._served is None:
+            self._served = self._model.matrix(self._base, float(self.cap))
+        return self._served
 
-    def _kind(self, query_id: Hashable) -> str:
-        return "known" if query_id in self._ids else "new"
+    @property
+    def _map_share(self) -> float:
+        """The share of a learned map in what is served."""
+        judged_share = self._judged.share if self._judged is not None and self._judged.helps else 0.0
+        return max(float(self.cap) * self._model.share, judged_share)
 
     def _vector(self, query: Any) -> FloatArray:
         if not is_sparse(query) and np.ndim(query) == 2 and len(query) == 1:
@@ -242,7 +216,7 @@ def _row_ids(query_id: Any, n: int) -> list[Hashable] | None:
 
 
 def _rank_items(
-    mapped: FloatArray, bonuses: Mapping[int, tuple[Keys, FloatArray]], items: Any, k: int, item_ids: Any = None
+    mapped: FloatArray, bonuses: Mapping[int, Bonus], items: Any, k: int, item_ids: Any = None
 ) -> IndexArray:
     """Return the row numbers of the k best items for each query, best first.
 
@@ -256,9 +230,10 @@ def _rank_items(
     keys = item_keys(item_ids, items) if bonuses else np.empty(0, dtype=np.uint64)
     near, exponents = judged.rough(mapped, items), judged.exponents(mapped)
     for block, scores in judged.score_blocks(near, items):
-        for at in bonuses.keys() & range(block.start, min(block.stop, len(mapped))):
-            scores[at - block.start] += np.ldexp(place_values(*bonuses[at], keys), -exponents[at])
         best[block] = leading(scores, best.shape[1])
+        for at in bonuses.keys() & range(block.start, min(block.stop, len(mapped))):
+            bonus = bonuses[at]._replace(values=np.ldexp(bonuses[at].values, -exponents[at]))
+            best[at] = bonus.order(np.asarray(scores[at - block.start]), keys, best.shape[1])
     return best
 
 

@@ -1,20 +1,21 @@
 """QueryAdapter: a map of queries that is learned from clicks and judgments, and used as far as gains support it."""
 
+import math
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from mahala import OASIS, OGD, ModelFileError
+from mahala import ModelFileError
 from mahala.evaluation import Verdict
 from mahala.extend import (
+    Array,
     Count,
     Integer,
-    NonNegative,
+    Number,
     Part,
-    Positive,
     Seed,
     Share,
     all_or_nothing,
@@ -29,24 +30,28 @@ from mahala.extend import (
 from mahala.extend.commands import task_bar
 from mahala_search.adapter.adapter_ranking import AdapterRanking, check_width
 from mahala_search.adapter.maps import judged
-from mahala_search.adapter.maps.map_learner import MapLearner
-from mahala_search.adapter.memory.click_memory import ClickMemory, Keys, RankRates, item_keys, personal_key
+from mahala_search.adapter.maps.click_map import ENOUGH, ClickMap
+from mahala_search.adapter.memory.bonuses import Keys, personal_key
+from mahala_search.adapter.memory.click_memory import ClickMemory, RankRates, item_keys
 from mahala_search.adapter.memory.remembered import Remembered, digest_of
+from mahala_search.adapter.memory.vectors import Vectors
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import Signals, check_signals
-from mahala_search.adapter.trust.trust import Trust, page_pairs
-from mahala_search.arrays import Arrays, FloatArray, slices
+from mahala_search.adapter.trust.trust import page_losses, page_pairs
+from mahala_search.arrays import Arrays, FloatArray
 from mahala_search.events.impression_lines import ImpressionReader
 from mahala_search.events.impressions import Impression, Impressions, check_reactions
 from mahala_search.quality.gains import RunningGain
 from mahala_search.quality.judgments import Judgments
 
-# The weight of a click on a page with n of them is n to the power of minus this.
-CLICK_COUNT_EXPONENT = 0.5
-# Impressions whose queries are looked at together in `partial_fit`.
-BLOCK = 128
+# The map is fitted again after this many clicks, or after this share of all clicks if that is more.
+FRESH_CLICKS, FRESH_SHARE = 100.0, 0.125
+# A smaller difference between scores, in products of the vectors' lengths, is one of rounding.
+ROUNDING = 1e-12
+# Scales of scores outside of this range are those of no vectors.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-20, 1e20
 # Parameters that cannot change while a stream runs.
-_FIXED = ("learner", "cap", "half_life", "personal", "memory")
+_FIXED = ("cap", "personal", "memory")
 
 
 class Page(NamedTuple):
@@ -63,70 +68,44 @@ class Page(NamedTuple):
     user: Hashable = None
     ranked: bool = True
     signals: Signals | None = None
+    first: bool = True  # False if what was shown was counted before, with other reactions
 
 
 @dataclass(eq=False, repr=False)
 class QueryAdapter(AdapterRanking):
     """A map of queries, learned from clicks or judgments, for an index over frozen vectors that ranks by inner product.
 
-    A similarity learner learns M in the score xᵀ M z of a query x and an item z. What is sent to the index is Mᵀx, so
-    the items stay as they are. How much of the learned map is used is decided on what was not learned from, with the
-    plain ranking always among the candidates: by cross-validation over queries in `fit`, and by `trust_` in a stream.
+    What is learned is M in the score xᵀ M z of a query x and an item z. What is sent to the index is Mᵀx, so the items
+    stay as they are. How much of the learned map is used is decided on queries that were not learned from, with the
+    plain ranking always among the candidates.
 
-    For queries that are known, the clicks on each item are remembered, and the clicks that the ranks at which it was
-    shown alone explain (`adapter/memory/click_memory.py`). `rank` uses both the map and the memory; `embed` the
-    map only. `rerank` ranks the results of another engine by its scores and other signals
-    (`mahala_search.adapter.trust.signals`).
+    **Clicks.** For each query and item, the clicks are counted, and the clicks that its ranks alone explain. Every few
+    hundred clicks a map is fitted to all counts, with an L2 penalty (`adapter.maps.click_map.ClickMap`). The same fit
+    to three quarters of the queries must make clicks for the others more likely; the share that is used grows with the
+    standard errors of that gain. A query counts up to ten expected clicks, and moves the share by at most 0.02.
 
-    Before each impression is learned from, 17 experts are judged by it: the plain scores, and plain + α (learned -
-    plain) for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the
-    share of pairs (one result that people reacted to more than to another) that it has in the wrong order; a click
-    counts less where clicks are frequent. Exponential weights on these losses, for queries that are new and for queries
-    that are known, give `trust_`; the weighted mean of the experts is served. For known queries all experts but the
-    plain scores pay 0.06. New queries have two sets of weights: one that starts with a tenth on the map, and, while the
-    map is ahead of the plain scores on known queries by at least 0.06 of the pairs (the lower end of the 95 %
-    interval), one that starts with four tenths.
+    In `rank`, items that were clicked for the same query also have bonuses: what is remembered of them, as far as the
+    clicks of this query depend on the items (`adapter.memory.click_memory.ClickMemory`). An item gains at most five
+    places from that until 20 users agree. `embed` has the map only. `rerank` ranks the results of another engine by its
+    scores and other signals (`mahala_search.adapter.trust.signals`).
 
-    Remembered clicks count as far as clicks repeat: a page agrees with the memory by the sum over its results of the
-    clicks beyond those expected, now times before. If the sum over pages is at most three standard errors above 0,
-    they do not count; from eight standard errors on, a click counts 0.8 of the usual difference of scores on a page.
-    They count less if they put more pairs on pages in the right order than the map alone by fewer than two standard
-    errors, and not at all if they do not.
-
-    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
-    over impressions of the total weight T, is above the loss of the plain ranking by at most 0.86 sqrt(T) for new
-    queries and 1.5 sqrt(T) for known ones, for any clicks (`adapter.trust.trust.Hedge` has the theorem; the
-    constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
-    weights. It says nothing about nDCG, about remembered clicks, nor about the ranking by the mean: that these follow
-    was seen in simulations, and not proved.
+    **Judgments.** `fit` chooses among shares of maps by the lower bounds of their gains in nDCG, by cross-validation
+    over queries. Clicks are then learned on top of the map that was chosen.
 
     Parameters
     ----------
-    learner : OASIS, OGD or None
-        Whose steps M takes, from the identity. Its `margin`, its C or eta and its `max_memory` count. None is
-        ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
-        score among the results shown, or in `fit` the median one between the first and the tenth. Two results may have
-        been chosen because they are close, so that their difference is that between the first scores of two pages.
     cap : float
-        The largest share of the learned map, from 0 to 1. It bounds what consistently wrong clicks can do.
-    half_life : float or None
-        Impressions after which evidence for and against the experts counts half; None never forgets.
-    bias : None, "skip-above" or float
-        Correction for positions. None compares a clicked result with all that were not clicked; "skip-above" only with
-        those above it; a number η weights a pair by (rank of the better result / number shown)^η.
+        The largest share of the learned map, and of bonuses, from 0 to 1. It bounds what consistently wrong clicks do.
     user_cap : int or None
-        The n-th impression of a user is learned from, and counts for and against the experts, with the weight
-        min(1, user_cap / n). While all impressions are from one user, the weight is 1.
+        The n-th impression of a user counts with the weight min(1, user_cap / n). While all impressions are from one
+        user, the weight is 1.
     personal : bool
-        Whether the clicks of each user are remembered for this user as well, at their full weight. They count in
-        `rank` for the same user only.
+        Whether the clicks of each user are remembered for this user as well. They count in `rank` for the same user
+        only.
     memory : int
-        Number of query ids, and of users, that are remembered; those not seen for the longest time are forgotten first.
+        Number of queries, and of users, that are remembered; those not seen for the longest time are forgotten first.
     k : int
         The cut-off of the nDCG by which `fit` chooses.
-    n_passes, n_negatives, depth : int
-        In `fit`: passes over the judged queries; negatives drawn for each relevant item in each pass; the number of
-        leading results they are drawn from.
     n_folds : int
         Folds of the cross-validation over queries in `fit`.
     verbose : bool
@@ -135,8 +114,9 @@ class QueryAdapter(AdapterRanking):
 
     Attributes
     ----------
-    metric_ : BilinearMetric that serves new queries
-    trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
+    metric_ : BilinearMetric that maps queries
+    trust_ : dict, the share of the learned map in what is served ("new"), and that of queries whose clicks depend on
+        the items ("known"), by which clicks for the same query count
     verdict_ : Verdict on the gain over the plain ranking, on queries that were not learned from
     stream_verdicts_ : dict, the Verdict on the impressions of "new" and of "known" queries, where there were any
     signal_weights_ : dict, the weight of each signal in `rerank`
@@ -156,25 +136,23 @@ class QueryAdapter(AdapterRanking):
     (8,)
     """
 
-    learner: OASIS | OGD | None = None
     _: KW_ONLY
     cap: Share = 1.0
-    half_life: Positive | None = None
-    bias: Literal["skip-above"] | NonNegative | None = None
     user_cap: Count | None = None
     personal: bool = False
-    memory: Count = 100_000
+    memory: Count = 20_000
     k: Count = 10
-    n_passes: Count = 12
-    n_negatives: Count = 5
-    depth: Count = 30
     n_folds: Count = 5
     verbose: bool = False
     random_state: Seed = None
 
     FIELDS: ClassVar = (
-        *(Integer(name) for name in ("n_impressions_", "n_learned_", "n_ignored_")),
-        *(Part(name) for name in ("_model", "_trust", "_ids", "_users", "_rates", "_memory", "_personal", "_signals")),
+        *(Integer(name) for name in ("n_impressions_", "n_learned_", "n_ignored_", "_has_ids")),
+        *(Number(name, least=0.0) for name in ("_n_clicks", "_n_fresh")),
+        Array("_base"),
+        Array("_asked", shape=(None,)),
+        *(Part(name) for name in ("_model", "_users", "_rates", "_memory", "_personal", "_queries", "_items")),
+        *(Part(name) for name in ("_signals", "_page_scale", "_gains")),
     )
 
     @one_at_a_time
@@ -198,17 +176,15 @@ class QueryAdapter(AdapterRanking):
             raise ValueError(f"n_folds must be at least 2, got {self.n_folds}")
         with all_or_nothing(self), one_blas_thread():
             self._begin(queries.shape[1])
-            search, k = judged.Search.of(queries, items, judgments, int(self.k)), int(self.k)
-            self._model.see(search.gap(), search.size(), n)
+            search = judged.Search.of(queries, items, judgments, int(self.k))
+            fold_of = self._rng.permutation(n) % folds
             with task_bar(type(self).__name__, self.verbose) as update:
-                tick = judged.counted(update, int(self.n_passes) * n * folds)
-                passes = judged.Passes(int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick)
-                expert, learned, self._judged, self.cross_validation_ = judged.fit_map(
-                    search, passes, self._model.new_map, self._model.rule, self._trust.experts, folds, k
+                tick = judged.counted(update, len(judged.PENALTIES) * (folds + 1))
+                change, self._judged, self.cross_validation_ = judged.fit_map(
+                    search, fold_of, float(self.cap), int(self.k), tick
                 )
-            if learned is not None:
-                self._model.map = learned
-                self._trust.prefer(expert)
+            if change is not None:
+                self._base = self._base + change
         return self
 
     @one_at_a_time
@@ -226,18 +202,18 @@ class QueryAdapter(AdapterRanking):
     ) -> float | None:
         """Learn from one impression; return the share of its pairs that were served in the right order.
 
-        Nothing is learned, and None is returned, if the reactions are all equal.
+        None is returned if the reactions are all equal: there are no pairs.
 
         Parameters
         ----------
         query : vector
         shown : vectors of the results, from the top
         clicked : a reaction to each of them: True or False, or numbers of which larger ones are better, such as grades
-            or dwell times; 0 is no reaction, and below 0 means "not this one". Every two results with different
-            reactions are a pair, with a weight in proportion to the difference.
+            or dwell times; 0 is no reaction, and below 0 means "not this one". The largest on a page counts as 1.
         query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
-        user : who asked, for `user_cap` and `personal`
-        item_ids : an id of each result, any hashables, by which it is remembered. None: its vector.
+        user : who asked, for `user_cap`, `personal` and for how many users agree. None: a user of their own.
+        item_ids : an id of each result, any hashables, by which it is remembered. None: its vector. With ids, `rank`
+            and `rerank` need them as well.
         ranked : whether the results were in ranked order; False for answers and judgments, in which the position of a
             result means nothing
         signals : as for `rerank`, from which `rerank` learns; None if there are none
@@ -251,11 +227,15 @@ class QueryAdapter(AdapterRanking):
         numbers = None if signals is None else check_signals(signals, rows.shape[0])
         check_params(self)
         keys = item_keys(item_ids, rows)
-        return self.learn_page(Page(x, judged.dense_rows(rows), values, keys, query_id, user, ranked, numbers))
+        page = Page(x, judged.dense_rows(rows), values, keys, query_id, user, ranked, numbers)
+        return self._learn_page(page, has_ids=item_ids is not None)
 
     @one_at_a_time
     def learn_page(self, page: Page) -> float | None:
-        """Learn from an impression whose arrays have been checked, as `learn_one` does."""
+        """Learn from an impression whose arrays have been checked, and whose keys are of ids, as `learn_one` does."""
+        return self._learn_page(page, has_ids=True)
+
+    def _learn_page(self, page: Page, has_ids: bool) -> float | None:
         is_new = not self.__sklearn_is_fitted__()
         with all_or_nothing(self) if is_new else nullcontext():
             if is_new:
@@ -263,13 +243,8 @@ class QueryAdapter(AdapterRanking):
             self._check_fixed()
             if page.signals is not None:
                 self._signals.check_room(page.signals)
+            self._has_ids = int(self._has_ids or has_ids)
             return self._learn(page)
-
-    @one_at_a_time
-    def expect(self, queries: FloatArray) -> None:
-        """Have what learning from these queries needs computed for many of them at a time; it changes no result."""
-        if self.__sklearn_is_fitted__():
-            self._model.map.expect(queries)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
         """Learn from impressions in their order, as `learn_one` does from each.
@@ -281,10 +256,8 @@ class QueryAdapter(AdapterRanking):
         if not isinstance(impressions, Impressions):
             raise TypeError(f"impressions must be mahala_search.Impressions, got {type(impressions).__name__}")
         self._check_same(impressions.queries.shape[1], impressions.items.shape[1], "items")
-        for block in slices(len(impressions), BLOCK):
-            self.expect(judged.dense_rows(impressions.queries[impressions.query[block]]))
-            for query, shown, clicked, query_id, user in impressions[block]:
-                self.learn_one(query, shown, clicked, query_id=query_id, user=user)
+        for query, shown, clicked, query_id, user in impressions:
+            self.learn_one(query, shown, clicked, query_id=query_id, user=user)
         return self
 
     line_reader: ClassVar = ImpressionReader  # of `mahala.stream.Stream`
@@ -297,50 +270,72 @@ class QueryAdapter(AdapterRanking):
         return share is None or share >= 0.5, {"right": share, "trust": self.trust_}
 
     def _learn(self, page: Page) -> float | None:
-        positive, negative, weights = page_pairs(page.values, self.bias)
-        x, items = page.query, page.items
+        x, items, pairs = page.query, page.items, page_pairs(page.values)
         with uninterrupted():
             self.n_impressions_ += 1
-            scores = self._model.score_page(x, items, learned=len(positive) > 0)
             key = digest_of(x.tobytes() if page.query_id is None else page.query_id)
-            share = 1.0
-            if self.user_cap is not None and page.user is not None:
-                n = self._users.add(page.user)
-                if n < self.n_impressions_:  # otherwise there is nobody else
-                    share = min(1.0, self.user_cap / n)
-            if len(positive):
-                kind, pairs = self._kind(key), (positive, negative, weights)
-                remembered = self._memory.net_of(key, page.keys, self._model.gap) if kind == "known" else None
-                corrected = weights, 1.0
-                if page.ranked and self.bias is None:
-                    corrected = self._rates.correct(len(items), positive, weights)
+            share = self._user_share(page.user)
+            plain = items @ (x @ self._base)
+            right = None
+            if len(pairs[0]):
+                scores = np.column_stack([plain, self._similarities(x, items, page.keys, key)])
                 if page.signals is not None:
-                    signals = page.signals | {"similarity": self._similarities(x, items, page.keys, key)}
-                    self._signals.learn(signals, (positive, negative, corrected[0]), share)
-                loss = self._trust.judge(kind, scores, remembered, pairs, share, corrected)
-                # A click among many is less certain.
-                weights = weights * (share / len(set(positive.tolist())) ** CLICK_COUNT_EXPONENT)
-                self._model.map.feed_query(x, items, (positive, negative, weights), self._model.rule)
-                self._ids.add(key)
+                    signals = page.signals | {"similarity": scores[:, 1]}
+                    self._signals.learn(signals, self._rates.corrected(pairs) if page.ranked else pairs, share)
+                before, loss = page_losses(scores, pairs)
+                self._gains["known" if key in self._memory else "new"].add(float(before - loss))
+                right = 1.0 - float(loss)
+            self._see_scale(x, items, plain)
             self._remember(key, page, share)
-            self._served.clear()
-            self.n_learned_ += bool(len(positive))
-            self.n_ignored_ += not len(positive)
-        return 1.0 - loss if len(positive) else None
+            self.n_learned_ += right is not None
+            self.n_ignored_ += right is None
+            if self._n_fresh >= max(FRESH_CLICKS, FRESH_SHARE * self._n_clicks):
+                self._fit_map()
+        return right
 
-    def _remember(self, key: Hashable, page: Page, share: float) -> None:
+    def _user_share(self, user: Hashable) -> float:
+        """Return the weight of the next impression of a user."""
+        if self.user_cap is None or user is None:
+            return 1.0
+        n = self._users.add(user)
+        return min(1.0, self.user_cap / n) if n < self.n_impressions_ else 1.0  # otherwise there is nobody else
+
+    def _see_scale(self, x: FloatArray, items: FloatArray, scores: FloatArray) -> None:
+        """Take the difference of scores on a page into its mean: that of the second and the last one, from three on."""
+        order = np.sort(scores)
+        scale = float(order[-2 if len(order) > 2 else -1] - order[0])
+        size = math.sqrt(float(x @ x) * float(np.vdot(items, items)) / len(items))
+        if SMALLEST_SCALE < scale < LARGEST_SCALE and scale > ROUNDING * size:
+            self._page_scale.add(scale)
+
+    def _remember(self, key: int, page: Page, share: float) -> None:
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
-        clicks, expected = self._rates.see(page.values, page.ranked, share)
-        self._trust.repeats.add(share * self._memory.learn(key, page.keys, clicks, expected, share))
+        clicks, expected = self._rates.see(page.values, page.ranked, share, page.first)
+        user = ("page", self.n_impressions_) if page.user is None else page.user
+        self._memory.learn(key, page.keys, clicks, expected, user, share)
+        self._queries.add(np.array([key], dtype=np.uint64), page.query[np.newaxis])
+        self._items.add(page.keys, page.items)
         if self.personal and page.user is not None:
-            self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected)
+            self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected, page.user)
+        if self._memory.expected(key) <= ENOUGH:  # beyond, the query counts no more
+            self._n_clicks += share * float(clicks.sum())
+            self._n_fresh += share * float(clicks.sum())
+            self._asked = np.union1d(self._asked, np.array([key], dtype=np.uint64))
+
+    def _fit_map(self) -> None:
+        """Fit the map to all that is remembered, and forget the vectors of the rest."""
+        counts = self._memory.counts()
+        self._queries.keep(counts.queries)
+        self._items.keep(np.unique(counts.items))
+        self._model.fit(counts, self._queries, self._items, self._base, self._page_scale.mean, len(self._asked))
+        self._asked, self._n_fresh, self._served = self._asked[:0], 0.0, None
 
     @property
     @one_at_a_time
     def trust_(self) -> dict[str, float]:
-        """The share of the learned map in what is served, from 0 (the plain ranking) to `cap`."""
+        """The shares of the learned map and of remembered clicks that are used, from 0 (the plain ranking) to `cap`."""
         self._check_fitted()
-        return {kind: self._trust.learned_share(kind) for kind in ("new", "known")}
+        return {"new": self._map_share, "known": float(self.cap) * self._memory.share}
 
     @property
     @one_at_a_time
@@ -352,31 +347,35 @@ class QueryAdapter(AdapterRanking):
         it is a sign and not an estimate of quality: judge by `mahala_search.evaluate_ranking` on held-out queries.
         """
         self._check_fitted()
-        stream = self._trust.verdicts().get("new")
-        if self._judged is not None and (self._judged.helps or stream is None):
-            return self._judged._replace(share=self._trust.learned_share("new") if self._judged.helps else 0.0)
-        return stream or RunningGain().verdict()
+        stream = self._gains["new"]
+        if self._judged is not None and (self._judged.helps or not stream.n):
+            return self._judged
+        return stream.verdict(self._map_share)
 
     @property
     @one_at_a_time
     def stream_verdicts_(self) -> dict[str, Verdict]:
         """The verdicts on a stream, as `verdict_` has them, for impressions of new and of known queries."""
         self._check_fitted()
-        return self._trust.verdicts()
+        return {kind: gain.verdict(self._map_share) for kind, gain in self._gains.items() if gain.n}
 
     def _begin(self, n_features: int) -> None:
         """Start over, with nothing learned."""
         self.n_features_in_ = n_features
-        self._model = MapLearner(self.learner, n_features)
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
-        self._trust = Trust(float(self.cap), self.half_life)
+        self._base, self._model, self._served = np.eye(n_features), ClickMap(n_features), None
         self._judged = None
-        self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
-        self._rates, self._memory, self._personal = RankRates(), ClickMemory(), ClickMemory()
-        self._signals = SignalRanker(float(self.cap), self.half_life)
-        self._served: dict[str, FloatArray | None] = {}
-        self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
+        self._users, self._rates = Remembered(int(self.memory)), RankRates()
+        self._memory, self._personal = ClickMemory(int(self.memory)), ClickMemory(int(self.memory), agreed=1)
+        self._queries, self._items = Vectors(n_features), Vectors(n_features)
+        self._signals = SignalRanker(float(self.cap))
+        self._page_scale = RunningGain()
+        self._gains = {kind: RunningGain() for kind in ("new", "known")}
+        self._asked = np.zeros(0, dtype=np.uint64)  # queries since the last fit
+        self._n_clicks, self._n_fresh = 0.0, 0.0  # that counted, and since the last fit
+        self._has_ids = 0
+        self.n_impressions_, self.n_learned_, self.n_ignored_ = 0, 0, 0
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
@@ -387,7 +386,7 @@ class QueryAdapter(AdapterRanking):
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
         n = self.n_features_in_
-        if (shape := np.shape(arrays.get("model.map.M", 0.0))) != (n, n):  # before room for it is made
+        if (shape := np.shape(arrays.get("base", 0.0))) != (n, n):  # before room for it is made
             raise ModelFileError(f"its map should be a matrix of {n} × {n} features, found one of shape {shape}")
         self._begin(n)
         self._rng.bit_generator.state = header_value(header, "random_state", dict)

@@ -20,8 +20,8 @@ from mahala.extend import (
     scores_in_blocks,
 )
 from mahala_search.arrays import FloatArray, IndexArray
-from mahala_search.compiled.ranking import judged
 from mahala_search.quality.judgments import Judgments
+from mahala_search.quality.ranking import judged
 
 _AT_K = ("ndcg", "precision", "recall", "hit")  # in the order of `judged`
 

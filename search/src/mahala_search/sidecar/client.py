@@ -142,7 +142,7 @@ class Client:
             key, person = served.query_key(more.get("text") if id is None else id, row), served.user_key(user)
             arm, version = arm or served.arm(person or search_id), served.version
             if arm != PLAIN:
-                rows, scales = served.embed(row[np.newaxis], [key])
+                rows, scales = served.embed(row[np.newaxis])
                 mapped, boosts = rows[0], served.boosts(row, key, person, float(scales[0]))
         query = {"f32": _encoded(own), "id": id, "user": user, "text": more.get("text"), "arm": arm}
         made = {"query": query, "version": version, "at": time.time()}

@@ -24,7 +24,7 @@ class Served:
     """A version of the maps of a space, with what is needed to apply them to queries.
 
     >>> served = Served("7f", 2, "cosine", b"salt", Control())
-    >>> served.embed(np.array([[3.0, 4.0]]), ["k"])[0]
+    >>> served.embed(np.array([[3.0, 4.0]]))[0]
     array([[3., 4.]])
     """
 
@@ -96,7 +96,7 @@ class Served:
     def _ids(self) -> dict[int, str]:
         return {digest_of(name): name for name in self.names}
 
-    def embed(self, queries: FloatArray, keys: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    def embed(self, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the vectors to search with, and what their scores were divided by.
 
         If the engine compares by the cosine, the maps are those of unit vectors, and so are the vectors returned.
@@ -104,11 +104,7 @@ class Served:
         if self.maps is None:
             return queries, np.ones(len(queries))
         rows = _unit(queries)[0] if self.similarity == "cosine" else queries
-        known = np.array([self.maps.is_known(row, key) for row, key in zip(rows, keys, strict=True)], dtype=bool)
-        mapped = np.empty_like(rows)
-        for mask, matrix in ((known, self.maps.known), (~known, self.maps.new)):
-            if mask.any():
-                mapped[mask] = rows[mask] @ matrix
+        mapped = self.maps.embed(rows)
         return _unit(mapped) if self.similarity == "cosine" else (mapped, np.ones(len(rows)))
 
     def boosts(self, vector: FloatArray, key: str, user: str | None, scale: float = 1.0) -> dict[str, float]:
@@ -140,7 +136,7 @@ class Served:
         if self.maps is None:
             order, scores = ENGINE.rank(numbers)
             return order.tolist(), scores.tolist()
-        mapped, scale = self.embed(query[np.newaxis], [key])
+        mapped, scale = self.embed(query[np.newaxis])
         boosts = self.boosts(query, key, user, float(scale[0]))
         similarity = np.full(len(ids), np.nan)
         for at, id in enumerate(ids):

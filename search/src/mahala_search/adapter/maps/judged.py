@@ -1,4 +1,4 @@
-"""Learning from judgments: passes over the judged queries, and how much of what they teach is used."""
+"""Learning from judgments: a map for each of some penalties, and how much of which one is used."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -7,23 +7,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.evaluation import Verdict
-from mahala.extend import choose as choose_by_bound
 from mahala.extend import is_sparse, judge
-from mahala_search.adapter.maps.deferred_map import DeferredMap
+from mahala_search.adapter.maps.fitting import PairScores, softmax_loss
 from mahala_search.arrays import FloatArray, IndexArray, slices
-from mahala_search.compiled.deferred import StepRule
 from mahala_search.quality.gains import CrossValidation
 from mahala_search.quality.judgments import Judgments, grades_of, ndcg
 
-# Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
-# them, at the start and in the middle of the passes.
+# Candidates of a query, among which the relevant items are to be found, and among which maps are judged.
 POOL = 256
 # Scores that are in memory at a time.
 SCORES = 2**22
-# Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
-SPARSE = 5
-# The largest share of a map that probably helps, but is not shown to.
-MOST_UNSHOWN = 0.5
+# Penalties on the squared length of the change of the map, and shares of each map that are tried.
+PENALTIES = (100.0, 10.0)
+SHARES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+# Usual differences of scores between the first and the tenth candidate, at a contrast of 1.
+CONTRAST = 2.0
 
 
 class Search(NamedTuple):
@@ -47,12 +45,6 @@ class Search(NamedTuple):
         tenth = -min(10, self.pool.shape[1])
         pages = (np.sort(self.items[rows] @ x) for rows, x in zip(self.pool, self.queries, strict=True))
         return float(np.median([scores[-1] - scores[tenth] for scores in pages]))
-
-    def size(self) -> float:
-        """Return the median over queries of the length of the query times that of its first candidate."""
-        first = dense_rows(self.items[self.pool[:, 0]])
-        lengths = np.sqrt(np.einsum("ij,ij->i", self.queries, self.queries))
-        return float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first))))
 
 
 def dense_rows(rows: Any) -> FloatArray:
@@ -91,126 +83,86 @@ def exponents(mapped: FloatArray) -> IndexArray:
     return np.asarray(exponent)
 
 
-class Passes(NamedTuple):
-    """How judged queries are learned from; the parameters are those of `QueryAdapter`."""
+class MapFit(NamedTuple):
+    """How maps are fitted to the judgments of a search: a contrast of scores, and what is called after each fit."""
 
-    n_passes: int
-    n_negatives: int
-    depth: int
-    rng: np.random.Generator
-    tick: Callable[[], object]  # called after each query
+    search: Search
+    contrast: float
+    tick: Callable[[], object]
 
-    def learn(self, search: Search, rows: IndexArray, model: DeferredMap, rule: StepRule) -> DeferredMap:
-        """Take steps of a model for the judged queries `rows`, each pass in a new order; return the model.
+    def changes(self, rows: IndexArray) -> list[FloatArray]:
+        """Return the change of the map that each penalty gives from the judgments of queries `rows`.
 
-        Each relevant item of a query is compared with `n_negatives` items of lower grades, drawn from the `depth`
-        leading candidates under the mean model at the start of the pass. A step is weighted by the difference of the
-        grades.
+        For each query, the softmax of the scores of its candidates and of its relevant items is to be near the shares
+        of their grades.
         """
-        pool, best = search.pool[rows], float(search.judgments.grade.max())
-        mapped = search.queries[rows]
-        for n in range(self.n_passes):
-            if n:
-                mapped = _mapped(search.queries[rows], model)[1]
-                if n == self.n_passes // 2 and pool.shape[1] < search.items.shape[0]:
-                    pool = candidates(mapped, search.items, pool.shape[1])
-            near = rough(mapped, search.items)
-            for i in self.rng.permutation(len(rows)):
-                scores = search.items[pool[i]] @ near[i]
-                first = np.argpartition(-scores, self.depth)[: self.depth] if self.depth < len(scores) else slice(None)
-                lead = pool[i][first]
-                items, grades = search.judgments.of_query(int(rows[i]))
-                better, high = items[grades > 0.0], grades[grades > 0.0]
-                low = grades_of(search.judgments, int(rows[i]), lead)
-                pairs = self._pairs(high, low)
-                if pairs is not None:
-                    positive, negative = pairs
-                    weights = (high[positive] - low[negative]) / best
-                    vectors = dense_rows(search.items[np.concatenate([better, lead])])
-                    steps = positive, len(better) + negative, weights
-                    model.feed_query(search.queries[rows[i]], vectors, steps, rule)
-                self.tick()
-        return model
-
-    def _pairs(self, high: FloatArray, low: FloatArray) -> tuple[IndexArray, IndexArray] | None:
-        """Draw negatives for each positive, from those of lower grades; None if no positive has one."""
-        order = np.argsort(low, kind="stable")
-        n_lower = np.searchsorted(low[order], high)  # for each positive, how many have lower grades
-        positive = np.repeat(np.flatnonzero(n_lower), self.n_negatives)
-        if not len(positive):
-            return None
-        positive = self.rng.permutation(positive)
-        return positive, order[(self.rng.random(len(positive)) * n_lower[positive]).astype(np.intp)]
+        search = self.search
+        found = [search.judgments.of_query(row) for row in rows.tolist()]
+        pools = [
+            np.union1d(search.pool[row], items[grades > 0.0]) for row, (items, grades) in zip(rows, found, strict=True)
+        ]
+        grades = [grades_of(search.judgments, row, pool) for row, pool in zip(rows.tolist(), pools, strict=True)]
+        lengths = np.array([len(pool) for pool in pools])
+        starts = np.cumsum(lengths) - lengths
+        keys, item = np.unique(np.concatenate(pools), return_inverse=True)
+        queries, items = (part.astype(np.float32) for part in (search.queries[rows], dense_rows(search.items[keys])))
+        sizes = [float(np.sqrt(np.square(part).sum(axis=1).mean())) or 1.0 for part in (queries, items)]
+        pairs = PairScores(queries / sizes[0], items / sizes[1], np.repeat(np.arange(len(rows)), lengths), item)
+        shares = np.concatenate([part / part.sum() for part in grades])
+        loss = softmax_loss(starts, pairs.of(), shares, self.contrast * sizes[0] * sizes[1])
+        result = []
+        for penalty in PENALTIES:
+            result.append(pairs.fit(loss, penalty))
+            self.tick()
+        return result
 
 
-def _mapped(queries: FloatArray, model: DeferredMap) -> tuple[FloatArray, FloatArray]:
-    """Return the queries as the last model and the mean of all models map them."""
-    if SPARSE * np.count_nonzero(queries) < queries.size:
-        last, mean = zip(*(model.products(x) for x in queries), strict=True)
-        return np.array(last), np.array(mean)
-    matrices = model.matrices()
-    return queries @ matrices[0], queries @ matrices[1]
+def expert_values(
+    search: Search, rows: IndexArray, changes: list[FloatArray], shares: FloatArray, k: int
+) -> FloatArray:
+    """Return the nDCG at k of the plain ranking and of each share of each change, for queries `rows`.
 
-
-def expert_values(search: Search, rows: IndexArray, model: DeferredMap, experts: FloatArray, k: int) -> FloatArray:
-    """Return the nDCG at k of each expert for queries `rows`.
-
-    The items ranked are the candidates under the raw scores, the mean and the last model.
+    The items ranked are the candidates under the raw scores and under each whole map.
     """
     queries = search.queries[rows]
-    last, mean = _mapped(queries, model)
-    maps = queries, mean, last
-    pools = search.pool[rows], *(candidates(mapped, search.items, search.pool.shape[1]) for mapped in maps[1:])
-    values = np.empty((len(rows), len(experts)))
+    added = [queries @ change for change in changes]
+    pools = search.pool[rows], *(candidates(queries + more, search.items, search.pool.shape[1]) for more in added)
+    values = np.empty((len(rows), 1 + len(shares) * len(changes)))
     for i, row in enumerate(rows.tolist()):
         pool = np.unique(np.concatenate([part[i] for part in pools]))
-        vectors = search.items[pool]
-        scores = np.column_stack([vectors @ mapped[i] for mapped in maps]) @ experts.T
+        vectors = dense_rows(search.items[pool])
+        raw = vectors @ queries[i]
+        scores = np.column_stack([raw, *(raw + share * (vectors @ more[i]) for more in added for share in shares)])
         first = np.argsort(-scores, axis=0, kind="stable")[:k]
         values[i] = ndcg(grades_of(search.judgments, row, pool)[first], search.judgments.of_query(row)[1], k)
     return values
 
 
-def counted(update: Callable[[int, str, int], object], total: int) -> Callable[[], object]:
-    """Return a function that counts judged queries, of `total` ones, and updates a progress bar now and then."""
-    numbers = itertools.count(1)
-
-    def tick() -> None:
-        if (done := next(numbers)) % 100 == 0:
-            update(done, "judged queries", total)
-
-    return tick
-
-
 def fit_map(
-    search: Search,
-    passes: Passes,
-    new_model: Callable[[], DeferredMap],
-    rule: StepRule,
-    experts: FloatArray,
-    folds: int,
-    k: int,
-) -> tuple[int, DeferredMap | None, Verdict, CrossValidation]:
-    """Choose an expert by cross-validation over queries, and learn its map from all of them.
+    search: Search, fold_of: IndexArray, cap: float, k: int, tick: Callable[[], object]
+) -> tuple[FloatArray | None, Verdict, CrossValidation]:
+    """Choose a share of a map by cross-validation over queries, and fit the map to all of them.
 
-    Expert 0 is the plain ranking, which needs no map. At most half of a map that is not shown to help is used. Return
-    the number of the expert, the map if it uses one, the verdict, and the values by query.
+    The plain ranking is a candidate, and the choice is made by lower bounds of the gain. Return the change of the map,
+    times its share, or None if the plain ranking was chosen; the verdict, and the values by query.
     """
-
-    def learned(rows: IndexArray) -> DeferredMap:
-        return passes.learn(search, rows, new_model(), rule)
-
+    fit = MapFit(search, CONTRAST / (search.gap() or 1.0), tick)
+    shares = np.unique(np.minimum(SHARES, cap)) if cap > 0.0 else np.empty(0)
     n = len(search.queries)
-    fold_of = passes.rng.permutation(n) % folds
-    values = np.empty((n, len(experts)))
-    for fold in range(folds):
+    values = np.empty((n, 1 + len(shares) * len(PENALTIES)))
+    for fold in np.unique(fold_of):
         test = np.flatnonzero(fold_of == fold)
-        values[test] = expert_values(search, test, learned(np.flatnonzero(fold_of != fold)), experts, k)
+        values[test] = expert_values(search, test, fit.changes(np.flatnonzero(fold_of != fold)), shares, k)
     decision = judge(values[np.newaxis], fold_of[np.newaxis], measure=f"nDCG@{k}", units="queries")
-    chosen, verdict = decision.chosen, decision.verdict
-    if verdict.kind == "probably helps":
-        allowed = np.flatnonzero(experts[:, 0] >= 1.0 - MOST_UNSHOWN)
-        chosen = int(allowed[choose_by_bound(values[:, allowed] - values[:, :1])])
-        verdict = verdict if chosen else verdict._replace(kind="does not help", share=0.0)
     by_query = CrossValidation(search.rows, values[:, 0], decision.values)
-    return chosen, learned(np.arange(n)) if chosen else None, verdict, by_query
+    if not decision.chosen:
+        return None, decision.verdict, by_query
+    penalty, share = divmod(decision.chosen - 1, len(shares))
+    change = shares[share] * fit.changes(np.arange(n))[penalty]
+    return change, decision.verdict._replace(share=float(shares[share])), by_query
+
+
+def counted(update: Callable[[int, str, int], object], total: int) -> Callable[[], object]:
+    """Return a function that counts fits, of `total` ones, and updates a progress bar."""
+    numbers = itertools.count(1)
+    return lambda: update(next(numbers), "fits", total)

@@ -1,28 +1,33 @@
-"""What was clicked for each query: a bounded memory of clicks and of the clicks that positions alone explain."""
+"""What was clicked for each query: a bounded memory of clicks and of the clicks that ranks alone explain."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, gammaln, logit
 
 from mahala import ModelFileError
 from mahala.extend import Array, Stateful, array_value, is_sparse
+from mahala_search.adapter.memory.bonuses import NO_BONUS, Bonus, Bonuses, Keys
 from mahala_search.adapter.memory.remembered import digest_of
+from mahala_search.adapter.trust.trust import PagePairs
 from mahala_search.arrays import Arrays, FloatArray, IndexArray
-from mahala_search.compiled.pages import add_counts, corrected_weights, count_clicks, net_clicks
-
-Keys = NDArray[np.uint64]
 
 # Queries that are remembered, and items of each.
-QUERIES, ITEMS = 20_000, 16
+QUERIES, ITEMS = 20_000, 32
 # Ranks with a rate of their own; lower results have that of the last one. A rate starts as that of all ranks, which
 # counts as much as this many results shown.
 RANKS, PRIOR = 50, 5.0
-# The net clicks of an item are its clicks minus half of those expected at its ranks, and at least the second number. To
-# count all of these drives out results that are not clicked for those that nobody has seen.
-EXPECTED, LOWEST = 0.5, -0.15
+# Distinct users of an item and query from whom on it may gain any number of places.
+AGREED = 20
+# The bonus of an item is the logarithm of its clicks over those expected, one more of both, from the first number to
+# the second, in units of the usual difference of scores on a page.
+LOWEST, HIGHEST = -1.0, 2.0
+# The prior share of queries whose clicks depend on the items, which counts as this many queries: so one query moves the
+# share by at most 0.01.
+REPEATS, DOUBTS = 0.8, 100.0
 
 
 class RankRates(Stateful):
@@ -35,146 +40,209 @@ class RankRates(Stateful):
     array([0.44, 0.15])
     """
 
-    FIELDS = (Array("clicks", least=0.0), Array("shown"))
+    FIELDS = (Array("clicks", least=0.0), Array("shown", least=0.0))
 
     def __init__(self) -> None:
         self.clicks, self.shown = np.zeros(RANKS), np.zeros(RANKS)
 
-    def see(self, reactions: FloatArray, ranked: bool = True, weight: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    def see(
+        self, reactions: FloatArray, ranked: bool = True, weight: float = 1.0, first: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
         """Count the reactions on a page, from the top; return the clicks, numbers from 0 to 1, and those expected.
 
-        On a page that is not ranked all results have the mean of the clicks, and nothing is counted.
+        A reaction below 0 adds to the clicks expected: there should have been one. On a page that is not ranked, all
+        results have the mean of the clicks, and nothing is counted. Without `first`, results shown were counted before.
         """
-        return count_clicks(reactions, ranked, weight, self.clicks, self.shown, PRIOR)
+        shares = reactions / (np.abs(reactions).max() or 1.0)
+        clicks, missed = np.maximum(shares, 0.0), np.maximum(-shares, 0.0)
+        n = min(len(clicks), RANKS)
+        expected = np.full(len(clicks), clicks.mean())
+        if ranked:
+            expected = self.of(len(clicks))
+            self.clicks[:n] += weight * clicks[:n]
+            self.shown[:n] += weight * first
+        return clicks, expected * first + missed
 
-    def correct(self, n: int, better: IndexArray, weights: FloatArray) -> tuple[FloatArray, float]:
-        """Return weights of pairs on a page, corrected for the rank of the better one, and their mean change.
+    def of(self, n: int) -> FloatArray:
+        """Return the rates of the first n ranks."""
+        mean = (self.clicks.sum() + 1.0) / (self.shown.sum() + 10.0)
+        rates = (self.clicks + PRIOR * mean) / (self.shown + PRIOR)
+        return np.asarray(rates[np.minimum(np.arange(n), RANKS - 1)])
 
-        The page has n results. A click counts in inverse proportion to the rate of its rank, and those below the
-        median rate count 1.
+    def corrected(self, pairs: PagePairs) -> PagePairs:
+        """Return the pairs on a page with weights that are corrected for the rank of the better result.
+
+        A click counts in inverse proportion to the rate of its rank; those below the median rate count 1.
         """
-        return corrected_weights(self.clicks, self.shown, n, PRIOR, better, weights)
-
-    def _check(self) -> None:
-        if (self.shown < self.clicks * (1.0 - 1e-9)).any():
-            raise ModelFileError("'clicks' should be from 0 to the number of results 'shown' at each rank")
+        better, worse, weights = pairs
+        rates = self.of(int(max(better.max(), worse.max())) + 1)
+        return better, worse, weights * np.minimum(1.0, np.median(rates) / rates[better])
 
 
-class Bonuses(NamedTuple):
-    """The net clicks of items: those of the query with the digest `queries[i]` end at `stops[i]`."""
+class Counts(NamedTuple):
+    """What was counted for pairs of queries and items: `query` has places in `queries`."""
 
     queries: Keys
-    stops: NDArray[np.int64]
+    query: IndexArray
     items: Keys
-    values: NDArray[np.float32]
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Bonuses":
-        """Return what `_asdict` was called on; none, if the arrays are not there."""
-        return cls(**arrays) if arrays else NOTHING
-
-    def of(self, key: Hashable) -> tuple[Keys, FloatArray]:
-        """Return the items of a query in ascending order, and the net clicks of each."""
-        digest = np.uint64(digest_of(key))
-        at = int(np.searchsorted(self.queries, digest))
-        if at == len(self.queries) or self.queries[at] != digest:
-            return self.items[:0], np.zeros(0)
-        part = slice(int(self.stops[at - 1]) if at else 0, int(self.stops[at]))
-        return self.items[part], self.values[part].astype(np.float64)
-
-
-_EMPTY = np.zeros(0, dtype=np.uint64)
-NOTHING = Bonuses(_EMPTY, _EMPTY.astype(np.int64), _EMPTY, _EMPTY.astype(np.float32))
+    clicks: FloatArray
+    expected: FloatArray
 
 
 class ClickMemory:
     """For each query, the items that were shown: the clicks on each, and those expected from its ranks.
 
-    A click is evidence for an item, wherever it was. That an item was not clicked is evidence against it as far as
-    others are clicked at the same rank: so what is expected is the sum of the rates of the ranks it was shown at. The
-    queries that were not seen for the longest time are forgotten first, and of one query the items with the fewest
-    clicks, or then with the least that was expected.
+    An item's bonus is log((clicks + 1) / (expected + 1)), times the probability that the clicks of this query depend on
+    the items. Its odds are those of all queries times the ratio of two likelihoods: of the clicks if the rate of each
+    item is drawn from an exponential distribution around the expected one, and if it is the expected one. The queries
+    that were not seen for the longest time are forgotten first, and of one query the items with the fewest clicks.
 
     >>> memory = ClickMemory()
-    >>> memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]))
-    0.0
-    >>> memory.part("jazz")
-    (array([7, 9], dtype=uint64), array([[0.  , 0.5 ],
-           [1.  , 0.25]], dtype=float32))
+    >>> for user in range(3):
+    ...     memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]), user)
+    >>> memory.bonus("jazz").values.round(2)
+    array([-0.74,  0.68])
     """
 
-    def __init__(self, queries: int = QUERIES, items: int = ITEMS) -> None:
-        self.n_queries, self.n_items = queries, items
+    def __init__(self, queries: int = QUERIES, items: int = ITEMS, agreed: int = AGREED) -> None:
+        self.n_queries, self.n_items, self.agreed = queries, items, agreed
         self._clear(0)
 
     def _clear(self, n: int) -> None:
         """Forget all, and make room for n queries."""
         self._rows: OrderedDict[int, int] = OrderedDict()  # of the tables, by the digest of a query
         self._keys = np.zeros((n, self.n_items), dtype=np.uint64)  # of items in ascending order
-        self._counts = np.zeros((n, self.n_items, 2), dtype=np.float32)
-        self._sizes = np.zeros(n, dtype=np.int64)
+        self._counts = np.zeros((n, self.n_items, 2), dtype=np.float32)  # clicks, expected clicks
+        self._sizes, self._evidence = np.zeros(n, dtype=np.int64), np.zeros(n)
+        self._users: dict[int, dict[int, set[int]]] = {}  # who clicked, by query and item, up to AGREED
+        self._share: float | None = None
 
-    def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray, weight: float = 1.0) -> float:
-        """Count clicks on different items that were shown for a query, and the clicks that were expected.
+    def __contains__(self, key: Hashable) -> bool:
+        return digest_of(key) in self._rows
 
-        Return how far these clicks agree with the earlier ones: the sum over the items of the clicks beyond those
-        expected, now times before.
-        """
-        digest = digest_of(key)
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def learn(
+        self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray, user: Hashable, weight: float = 1.0
+    ) -> None:
+        """Count a user's clicks on items that were shown for a query, and the clicks that were expected."""
+        digest = int(digest_of(key))
+        row = self._row(digest)
+        size = self._sizes[row]
+        keys = np.union1d(self._keys[row, :size], items)
+        counts = np.zeros((len(keys), 2))
+        counts[np.searchsorted(keys, self._keys[row, :size])] = self._counts[row, :size]
+        np.add.at(counts, np.searchsorted(keys, items), weight * np.column_stack([clicks, expected]))
+        users = self._users.setdefault(digest, {})
+        for item in items[clicks > 0.0].tolist():
+            agreed = users.setdefault(item, set())
+            if len(agreed) < self.agreed:
+                agreed.add(digest_of(user))
+        if len(keys) > self.n_items:
+            kept = np.sort(np.lexsort((counts[:, 1], counts[:, 0]))[-self.n_items :])
+            for item in np.delete(keys, kept).tolist():
+                users.pop(item, None)
+            keys, counts = keys[kept], counts[kept]
+        self._sizes[row] = size = len(keys)
+        self._keys[row, :size], self._counts[row, :size] = keys, counts
+        self._evidence[row], self._share = _log_odds(self._counts[row, :size].astype(np.float64)).sum(), None
+
+    def _row(self, digest: int) -> int:
+        """Return the row of a query, which is the newest then; the oldest one gives its row if there is no other."""
         row = self._rows.pop(digest, None)
         if row is None:
             row = len(self._rows)
             if row == self.n_queries:
-                row = self._rows.popitem(last=False)[1]
+                oldest, row = self._rows.popitem(last=False)
                 self._sizes[row] = 0
+                self._users.pop(oldest, None)
             elif row == len(self._sizes):
-                for name in ("_keys", "_counts", "_sizes"):
+                for name in ("_keys", "_counts", "_sizes", "_evidence"):
                     table = getattr(self, name)
                     more = np.zeros((min(max(row, 16), self.n_queries - row), *table.shape[1:]), dtype=table.dtype)
                     setattr(self, name, np.concatenate([table, more]))
         self._rows[digest] = row
-        page = items, clicks, expected, weight
-        self._sizes[row], agreement = add_counts(self._keys[row], self._counts[row], self._sizes[row], *page)
-        return agreement
+        return row
 
-    def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
-        """Return the items that are remembered for a query in ascending order, and the two numbers of each."""
-        row = self._rows.get(digest_of(key))
-        if row is None:
-            return _EMPTY, np.zeros((0, 2), dtype=np.float32)
-        return self._keys[row, : self._sizes[row]], self._counts[row, : self._sizes[row]]
+    def expected(self, key: Hashable) -> float:
+        """Return the clicks that were expected on all items that are remembered for a query."""
+        return float(self._counts[row := self._rows[digest_of(key)], : self._sizes[row], 1].sum())
 
-    def net(self, key: Hashable) -> tuple[Keys, FloatArray]:
-        """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
-        items, evidence = self.part(key)
-        return items, _net(evidence)
+    @property
+    def share(self) -> float:
+        """The share of queries whose clicks depend on the items."""
+        if self._share is None:
+            rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))
+            share = REPEATS
+            for _ in range(10):
+                sums = expit(logit(share) + self._evidence[rows]).sum()
+                share = float((REPEATS * DOUBTS + sums) / (DOUBTS + len(rows)))
+            self._share = share
+        return self._share
 
-    def net_of(self, key: Hashable, items: Keys, scale: float) -> FloatArray:
-        """Return the net clicks of items for a query, times a scale; zeros, if they are not remembered."""
-        row = self._rows.get(digest_of(key))
-        if row is None:
-            return np.zeros(len(items))
-        return net_clicks(self._keys[row], self._counts[row], self._sizes[row], items, scale, EXPECTED, LOWEST)
+    def _values(self, counts: NDArray[Any], evidence: FloatArray) -> FloatArray:
+        """Return bonuses from clicks and expected clicks, and from the evidence on their queries."""
+        logs = np.log1p(counts[..., 0]) - np.log1p(counts[..., 1])
+        result: FloatArray = np.clip(logs, LOWEST, HIGHEST) * expit(logit(self.share) + evidence)
+        return result
 
-    def bonuses(self) -> Bonuses:
-        """Return the net clicks of all items for all queries."""
-        arrays = self.get_state()[1]
-        digests = arrays["queries"]
+    def bonus(self, key: Hashable, scale: float = 1.0) -> Bonus:
+        """Return the bonus of the items of a query."""
+        digest = int(digest_of(key))
+        if (row := self._rows.get(digest)) is None:
+            return NO_BONUS
+        size = self._sizes[row]
+        items = self._keys[row, :size].copy()
+        values = scale * self._values(self._counts[row, :size].astype(np.float64), self._evidence[row])
+        return Bonus(items, values, self._is_sure(digest, items))
+
+    def _is_sure(self, digest: int, items: Keys) -> NDArray[np.bool_]:
+        users = self._users.get(digest, {})
+        return np.array([len(users.get(item, ())) >= self.agreed for item in items.tolist()], dtype=bool)
+
+    def bonuses(self, scale: float) -> Bonuses:
+        """Return the bonuses of all items for all queries."""
+        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
         order = np.argsort(digests)
-        values = _net(arrays["evidence"]).astype(np.float32)
-        starts = arrays["stops"] - (lengths := np.diff(arrays["stops"], prepend=0))
-        rows = np.repeat(starts[order], lengths[order])
-        stops = np.cumsum(lengths[order])
-        rows += np.arange(len(rows)) - np.repeat(stops - lengths[order], lengths[order])
-        return Bonuses(digests[order], stops, arrays["items"][rows], values[rows])
+        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))[order]
+        held = np.arange(self.n_items) < self._sizes[rows, np.newaxis]
+        values = scale * self._values(self._counts[rows].astype(np.float64), self._evidence[rows, np.newaxis])
+        parts = [
+            self._is_sure(int(digests[at]), self._keys[row, : self._sizes[row]])
+            for at, row in zip(order, rows, strict=True)
+        ]
+        is_sure = np.concatenate([np.zeros(0, dtype=bool), *parts]).astype(np.uint8)
+        stops = np.cumsum(self._sizes[rows], dtype=np.int64)
+        return Bonuses(digests[order], stops, self._keys[rows][held], values[held].astype(np.float32), is_sure)
+
+    def counts(self) -> Counts:
+        """Return what was counted, with the queries in the order of their digests."""
+        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
+        order = np.argsort(digests)
+        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))[order]
+        held = np.arange(self.n_items) < self._sizes[rows, np.newaxis]
+        clicks, expected = self._counts[rows][held].astype(np.float64).T
+        return Counts(
+            digests[order], np.repeat(np.arange(len(rows)), self._sizes[rows]), self._keys[rows][held], clicks, expected
+        )
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the memory as a header and arrays for a model file."""
         rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))
         sizes = self._sizes[rows]
         held = np.arange(self.n_items) < sizes[:, np.newaxis]
-        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
-        arrays = {"queries": digests, "stops": np.cumsum(sizes, dtype=np.int64)}
+        arrays = {
+            "queries": np.fromiter(self._rows, np.uint64, len(self._rows)),
+            "stops": np.cumsum(sizes, dtype=np.int64),
+        }
+        who = [
+            (query, item, user)
+            for query, items in self._users.items()
+            for item, users in items.items()
+            for user in sorted(users)
+        ]
+        arrays["users"] = np.array(who, dtype=np.uint64).reshape(-1, 3)
         return {}, arrays | {"items": self._keys[rows][held], "evidence": self._counts[rows][held]}
 
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
@@ -196,34 +264,19 @@ class ClickMemory:
         self._sizes[:] = lengths
         held = np.arange(self.n_items) < lengths[:, np.newaxis]
         self._keys[held], self._counts[held] = items, evidence
+        for row, size in enumerate(lengths.tolist()):
+            self._evidence[row] = _log_odds(self._counts[row, :size].astype(np.float64)).sum()
+        for query, item, user in array_value(arrays, "users", np.uint64, (None, 3)).tolist():
+            self._users.setdefault(query, {}).setdefault(item, set()).add(user)
 
 
-def _net(evidence: NDArray[Any]) -> FloatArray:
-    """Return the net clicks of items from rows of clicks and expected clicks."""
-    net: FloatArray = np.maximum(evidence @ np.array([1.0, -EXPECTED]), LOWEST)
-    return net
+def _log_odds(counts: FloatArray) -> FloatArray:
+    """Return logarithms of the likelihood of clicks at an unknown rate over that at the expected one.
 
-
-def summed(first: tuple[Keys, FloatArray], second: tuple[Keys, FloatArray]) -> tuple[Keys, FloatArray]:
-    """Return the items of both in ascending order, and the sum of the numbers of each."""
-    items, inverse = np.unique(np.concatenate([first[0], second[0]]), return_inverse=True)
-    sums: FloatArray = np.bincount(inverse, np.concatenate([first[1], second[1]]), len(items)).astype(np.float64)
-    return items, sums
-
-
-def place_values(remembered: Keys, values: NDArray[Any], items: Keys) -> FloatArray:
-    """Return the values of items; 0 for those that are not `remembered`, which are in ascending order."""
-    result = np.zeros((len(items), *values.shape[1:]))
-    if len(remembered):
-        at = np.minimum(np.searchsorted(remembered, items), len(remembered) - 1)
-        same = remembered[at] == items
-        result[same] = values[at[same]]
-    return result
-
-
-def personal_key(user: Hashable, key: Hashable) -> tuple[int, int]:
-    """Return what tells a query of one user apart."""
-    return digest_of(user), digest_of(key)
+    The clicks are Poisson's; the unknown rate is the expected one times a number from the exponential distribution.
+    """
+    clicks, expected = counts.T
+    return np.asarray(expected + gammaln(clicks + 1.0) - (clicks + 1.0) * np.log1p(expected))
 
 
 def item_keys(item_ids: Any, rows: Any) -> Keys:

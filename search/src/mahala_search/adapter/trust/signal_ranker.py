@@ -6,9 +6,8 @@ from scipy.special import expit
 from mahala import ModelFileError
 from mahala.extend import Array, Number, Part, Stateful, Texts
 from mahala_search.adapter.trust.signals import SIGNALS, Signals, SignalWeights
-from mahala_search.adapter.trust.trust import Hedge, PagePairs, mixtures, prior
+from mahala_search.adapter.trust.trust import Hedge, PagePairs, mixtures, page_losses
 from mahala_search.arrays import FloatArray
-from mahala_search.compiled.pages import page_losses
 
 # The length of the first step; later ones are in proportion to 1 / sqrt(pages).
 STEP = 0.15
@@ -30,7 +29,7 @@ class SignalRanker(Stateful):
     `mixtures`: the engine's order, and mixtures with the learned score by the mean and by
     the last weights. All but the first pay 0.03.
 
-    >>> ranker = SignalRanker(1.0, None)
+    >>> ranker = SignalRanker(1.0)
     >>> page = {"score": np.array([2.0, 1.0, 0.0]), "fresh": np.array([0.0, 1.0, np.nan])}
     >>> for _ in range(100):
     ...     ranker.learn(page, (np.array([1, 1]), np.array([0, 2]), np.ones(2)))
@@ -45,9 +44,9 @@ class SignalRanker(Stateful):
         Array("table", shape=lambda state: (len(state.names), 5)),
     )
 
-    def __init__(self, cap: float, half_life: float | None) -> None:
+    def __init__(self, cap: float) -> None:
         self.experts = mixtures(cap)
-        self.hedge = Hedge(prior(len(self.experts)), 1.0, half_life)
+        self.hedge = Hedge(len(self.experts))
         self.names = ["score", "similarity"]
         self.table = np.zeros((2, 5))
         self.n_pages = 0.0
@@ -65,7 +64,7 @@ class SignalRanker(Stateful):
         better, worse, weights = pairs
         base, features = SignalWeights(self.names, self.table[:, LAST], self._spreads()).standardised(signals)
         columns = np.column_stack([base, *(base + features @ column for column in self._weights())])
-        losses = page_losses(columns @ self.experts.T, better, worse, weights)
+        losses = page_losses(columns @ self.experts.T, pairs)
         losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
         self.hedge.update(losses, weight * float(weights.mean()))
         margins = columns[better, 2] - columns[worse, 2]

@@ -54,7 +54,7 @@ def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[lis
     searches = [search_of(current, query, f"queries[{at}]") for at, query in enumerate(queries)]
     served = current.served
     rows = np.array([search.query.vector for search in searches])
-    mapped, scales = served.embed(rows, [search.query.key for search in searches])
+    mapped, scales = served.embed(rows)
     results: list[answers.Embedded] = []
     for search, row, vector, scale in zip(searches, rows, mapped, scales, strict=True):
         is_plain = search.arm == PLAIN

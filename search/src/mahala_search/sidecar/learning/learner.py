@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from mahala import OASIS, OGD
 from mahala.evaluation import Verdict
 from mahala.extend import check_params, learner_from_bytes
 from mahala_search.adapter.memory.remembered import digest_of
@@ -20,20 +19,15 @@ from mahala_search.sidecar.store.checkpoints import Checkpoint
 
 # Parameters of an adapter where the settings of a space name no others.
 DEFAULT = {"user_cap": 5, "random_state": 0}
-# The learners whose steps an adapter takes.
-_STEPS = {"OASIS": OASIS, "OGD": OGD}
 
 
 def new_adapter(params: Mapping[str, Any]) -> QueryAdapter:
-    """Return an adapter by its parameters; its `learner` may be {"name": "OASIS", ...}.
+    """Return an adapter by its parameters.
 
     ValueError is raised if it cannot be made.
     """
     values = DEFAULT | dict(params)
     try:
-        if isinstance(inner := values.get("learner"), dict):
-            settings = {key: value for key, value in inner.items() if key != "name"}
-            values["learner"] = _STEPS[inner.get("name", "")](**settings)
         adapter = QueryAdapter(**values)
         check_params(adapter)
     except (TypeError, AttributeError, KeyError) as error:
@@ -59,7 +53,6 @@ class SpaceLearner:
     def learn(self, entries: Sequence[Entry], vectors: Mapping[str, FloatArray]) -> None:
         """Learn from the next entries of the log, at least one; `vectors` are those of their items."""
         queries = np.array([entry.query.vector for entry in entries], dtype=np.float64)
-        self.adapter.expect(queries)
         for entry, query in zip(entries, queries, strict=True):
             digests = [int(digest_of(id)) for id in entry.ids]
             self._names.update(zip(digests, entry.ids, strict=True))
@@ -68,7 +61,9 @@ class SpaceLearner:
             try:
                 signals = None if entry.signals is None else check_signals(entry.signals, len(entry.ids))
                 keys = np.array(digests, dtype=np.uint64)
-                self.adapter.learn_page(Page(query, items, values, keys, entry.query.key, entry.user, True, signals))
+                self.adapter.learn_page(
+                    Page(query, items, values, keys, entry.query.key, entry.user, True, signals, entry.first)
+                )
             except (TypeError, ValueError):  # of its signals
                 self.n_refused += 1
             self.place = entry.place

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from compiled.search.test_ranking import scored, shares
-from mahala_search.compiled.ranking import judged, ndcg
+from mahala_search.quality.ranking import judged, ndcg
 
 
 @given(case=scored(), data=st.data())

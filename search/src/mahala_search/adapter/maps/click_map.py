@@ -1,0 +1,97 @@
+"""ClickMap: the map that all clicks so far explain best, used as far as clicks for other queries support it."""
+
+import math
+
+import numpy as np
+
+from mahala.extend import Array, Number, Part, Stateful, one_blas_thread
+from mahala_search.adapter.maps.fitting import PairScores, click_likelihood, click_loss, plain_ratio
+from mahala_search.adapter.memory.click_memory import Counts
+from mahala_search.adapter.memory.vectors import Vectors
+from mahala_search.arrays import FloatArray
+from mahala_search.quality.gains import RunningGain
+
+# The penalty on the squared length of the change: a weak one fits the queries that were asked and no others.
+PENALTY = 100.0
+# Scores that differ by the usual difference on a page stand for this difference of the logarithms of click rates.
+CONTRAST = 4.0 / 3.0
+# Clicks expected, on all items of a query, from which on the query counts no more.
+ENOUGH = 10.0
+# With fewer queries nothing is fitted.
+FEWEST = 20
+# Parts of the queries; the gain on each is that of a map that was fitted to the others, at this share.
+FOLDS, TRIED = 4, 0.2
+# Standard errors of the gain from which on the map is used, and used wholly.
+CERTAIN = (0.25, 2.0)
+# How far one query can move the share that is used.
+REACH = 0.02
+
+
+class ClickMap(Stateful):
+    """The change D of the map I + D that makes clicks most likely, and the share of it that is used.
+
+    For a query q and an item z, the clicks over those expected at the ranks of z have the logarithm
+    a + b qᵀz + t qᵀDz, where t is given by the usual differences of scores. D is fitted with an L2 penalty to what was
+    counted. The gain in log likelihood over D = 0 is summed by query, for queries that the map was not fitted to. The
+    share grows from 0, where the mean gain is a quarter of its standard error, to 1 at two standard errors.
+    """
+
+    FIELDS = (Array("change"), Number("share", least=0.0, most=1.0), Part("gain"))
+
+    def __init__(self, n_features: int) -> None:
+        self.change = np.zeros((n_features, n_features))
+        self.share = 0.0
+        self.gain = RunningGain()
+
+    def fit(
+        self, counts: Counts, queries: Vectors, items: Vectors, base: FloatArray, scale: float, n_asked: int
+    ) -> None:
+        """Fit the map to what was counted, and decide how much of it is used.
+
+        Parameters
+        ----------
+        queries, items : the vectors of their keys
+        base : the matrix that maps queries before
+        scale : the usual difference of scores on a page
+        n_asked : queries asked since the last time, which bound how far the share moves
+        """
+        if len(counts.queries) < FEWEST:
+            return
+        keys, item = np.unique(counts.items, return_inverse=True)
+        sizes = queries.length(counts.queries), items.length(keys)
+        if not all(0.0 < size < math.inf for size in (*sizes, scale)):
+            return
+        rows = (queries.of(counts.queries, sizes[0]) @ base).astype(np.float32)
+        pairs = PairScores(rows, items.of(keys, sizes[1]), counts.query, item)
+        totals = np.bincount(counts.query, counts.expected)
+        weights = np.minimum(1.0, ENOUGH / np.maximum(totals, 1e-12))[counts.query]
+        clicks, expected = weights * counts.clicks, weights * counts.expected
+        slope = CONTRAST * sizes[0] * sizes[1] / scale
+        plain = pairs.of()
+
+        def fitted(part: FloatArray) -> tuple[FloatArray, FloatArray]:
+            ratio = plain_ratio(clicks * part, expected * part, plain)
+            return ratio, pairs.fit(click_loss(clicks * part, expected * part, ratio, slope), PENALTY)
+
+        with one_blas_thread():
+            gains = np.zeros(len(counts.queries))
+            fold_of = (counts.queries % np.uint64(FOLDS)).astype(np.intp)
+            for fold in range(FOLDS):
+                test = fold_of[counts.query] == fold
+                ratio, change = fitted(np.where(test, 0.0, 1.0))
+                added = TRIED * slope * pairs.of(change)
+                more = click_likelihood(clicks, expected, ratio + added) - click_likelihood(clicks, expected, ratio)
+                gains += np.bincount(counts.query, np.where(test, more, 0.0), len(gains))
+            self.change = fitted(np.ones(len(clicks)))[1]
+        self.gain = RunningGain()
+        for value in gains.tolist():
+            self.gain.add(value)
+        none, full = CERTAIN
+        error = self.gain.error
+        certainty = self.gain.mean / error if 0.0 < error < math.inf else 0.0
+        wanted = min(max((certainty - none) / (full - none), 0.0), 1.0)
+        self.share += min(max(wanted - self.share, -REACH * n_asked), REACH * n_asked)
+
+    def matrix(self, base: FloatArray, cap: float) -> FloatArray:
+        """Return the matrix that maps queries."""
+        return np.asarray(base + cap * self.share * (base @ self.change))

@@ -1,0 +1,101 @@
+"""What is added to the scores of items that are remembered for queries, and how far that moves them; NumPy only."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala_search.adapter.memory.remembered import digest_of
+from mahala_search.arrays import BoolArray, FloatArray, IndexArray
+
+Keys = NDArray[np.uint64]
+
+# Places that an item gains at most from clicks of fewer users than `click_memory.AGREED`.
+PLACES = 5
+
+
+class Bonus(NamedTuple):
+    """Items in ascending order of their keys, what is added to their scores, and whether enough users agree."""
+
+    items: Keys
+    values: FloatArray
+    is_sure: BoolArray
+
+    def plus(self, other: "Bonus") -> "Bonus":
+        """Return the items of both, with the sums of their values."""
+        items, inverse = np.unique(np.concatenate([self.items, other.items]), return_inverse=True)
+        values = np.bincount(inverse, np.concatenate([self.values, other.values]), len(items))
+        is_sure = np.bincount(inverse, np.concatenate([self.is_sure, other.is_sure]), len(items)) > 0.0
+        return Bonus(items, values.astype(np.float64), is_sure)
+
+    def order(self, scores: FloatArray, keys: Keys, k: int) -> IndexArray:
+        """Return the places of the k best of `scores` with the bonus, best first; `keys` are those of the items.
+
+        An item of which users are not sure gains at most five places on the order by scores alone.
+
+        >>> bonus = Bonus(np.array([7], dtype=np.uint64), np.array([9.0]), np.array([False]))
+        >>> bonus.order(-np.arange(9.0), np.arange(9, dtype=np.uint64), 4)
+        array([0, 1, 7, 2])
+        """
+        added, is_sure = place_values(self.items, self.values, keys), place_values(self.items, self.is_sure, keys)
+        best = np.argsort(-(scores + added), kind="stable")
+        is_held = (added > 0.0) & (is_sure == 0.0)
+        if not is_held.any():
+            return best[:k]
+        least = np.zeros(len(scores), dtype=np.intp)  # the best place that each may have
+        least[np.argsort(-scores, kind="stable")] = np.arange(len(scores)) - PLACES
+        least[~is_held] = 0
+        result, waiting = list[int](), list[int]()
+        for at in best.tolist():
+            waiting.append(at)
+            while (next_ := next((item for item in waiting if least[item] <= len(result)), None)) is not None:
+                waiting.remove(next_)
+                result.append(next_)
+            if len(result) >= k:
+                break
+        return np.array((result + waiting)[:k], dtype=np.intp)
+
+
+class Bonuses(NamedTuple):
+    """The bonuses of items: those of the query with the digest `queries[i]` end at `stops[i]`."""
+
+    queries: Keys
+    stops: NDArray[np.int64]
+    items: Keys
+    values: NDArray[np.float32]
+    is_sure: NDArray[np.uint8]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Bonuses":
+        """Return what `_asdict` was called on; none, if the arrays are not there."""
+        return cls(**arrays) if arrays else NOTHING
+
+    def of(self, key: Hashable) -> Bonus:
+        """Return the bonus of the items of a query."""
+        digest = np.uint64(digest_of(key))
+        at = int(np.searchsorted(self.queries, digest))
+        if at == len(self.queries) or self.queries[at] != digest:
+            return NO_BONUS
+        part = slice(int(self.stops[at - 1]) if at else 0, int(self.stops[at]))
+        return Bonus(self.items[part], self.values[part].astype(np.float64), self.is_sure[part] > 0)
+
+
+_EMPTY = np.zeros(0, dtype=np.uint64)
+NOTHING = Bonuses(_EMPTY, _EMPTY.astype(np.int64), _EMPTY, _EMPTY.astype(np.float32), _EMPTY.astype(np.uint8))
+NO_BONUS = Bonus(_EMPTY, np.zeros(0), np.zeros(0, dtype=bool))
+
+
+def place_values(remembered: Keys, values: NDArray[Any], items: Keys) -> FloatArray:
+    """Return the values of items; 0 for those that are not `remembered`, which are in ascending order."""
+    result = np.zeros(len(items))
+    if len(remembered):
+        at = np.minimum(np.searchsorted(remembered, items), len(remembered) - 1)
+        same = remembered[at] == items
+        result[same] = values[at[same]]
+    return result
+
+
+def personal_key(user: Hashable, key: Hashable) -> tuple[int, int]:
+    """Return what tells a query of one user apart."""
+    return digest_of(user), digest_of(key)
