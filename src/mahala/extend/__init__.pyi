@@ -2,7 +2,6 @@
 
 # Deciding between the plain metric and learned ones, on units that were not learned from
 from mahala.judge import Kind as Kind  # the words of a verdict
-from mahala.judge import choose as choose  # a candidate, by the lower bounds of its gains
 from mahala.judge import judge as judge  # the verdict on the candidates' values
 from mahala.evaluation.statistics import paired_gains as paired_gains  # mean gains, with intervals and p-values
 from mahala.evaluation.cross_validation.leaderboard import p_text as p_text  # a p-value as text
@@ -50,15 +49,7 @@ from mahala.support.locking import all_or_nothing as all_or_nothing  # an object
 from mahala.support.signals import uninterrupted as uninterrupted  # a block that Ctrl-C waits for
 from mahala.support.limits import one_blas_thread as one_blas_thread  # a block of products of small matrices
 
-# Compiled functions
-from mahala.compiled.jit import kernel as kernel  # a function on arrays, compiled when it is first called
-from mahala.compiled.jit import kernel_with as kernel_with  # the same with other flags of the compiler
-from mahala.compiled.triplets.rows import step_length as step_length  # of similarity learners
-
 # Files and lines
-from mahala.support.files import whole_file as whole_file  # written whole or not at all
-from mahala.data.columns.frames import read_frame as read_frame  # a table, as Polars has it
-from mahala.data.columns.frames import json_lines as json_lines  # the values of a file of JSON Lines
 from mahala.data.columns.frames import text_file as text_file  # a file of text, also .gz
 from mahala.comparisons.json_lines import LineReader as LineReader  # of `mahala stream`, for other lines
 from mahala.comparisons.json_lines import LineError as LineError  # a line that cannot be learned from
