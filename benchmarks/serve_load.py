@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -167,6 +168,8 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> int:
     plans = [(given.searches, embed), (given.events / given.batch, batch)]
     await asyncio.gather(*(at_rate(rate, given.seconds, send, failures) for rate, send in plans))
     took = time.perf_counter() - started
+    while "mahala_writer_spooled 0.0" not in urlopen(f"http://{http.host}:{http.port}/metrics").read().decode():
+        await asyncio.sleep(0.2)
     for name, each in ((name, each) for name, each in times.items() if each):
         p50, p99, most = 1e3 * np.quantile(each, [0.5, 0.99, 1.0])
         print(f"{name}: {len(each) / took:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.0f} ms")

@@ -14,7 +14,7 @@ from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.records import Control, Unavailable
 from mahala_search.sidecar.serving import Served
 
-from .http_sidecar import BASE, WIDTH, embedded, http_of, make, opened, publish, query, vector
+from .http_sidecar import BASE, WIDTH, embedded, http_of, make, opened, publish, query, vector, wait_for
 
 
 @pytest.fixture
@@ -95,6 +95,19 @@ def test_a_pinned_version_is_served_and_one_that_is_lost_falls_to_plain_with_an_
     assert 'mahala_alert{space="s"} 1.0' in http.get("/metrics").text
     assert http.put(f"{BASE}/served", json={"version": None}).json()["version"] == 3
     assert http.get("/ready").json()["alerts"] == {}
+
+
+def test_another_process_sees_that_a_space_was_made_again(sidecar, http, tmp_path):
+    publish(sidecar, remembered={"tent": {"d9": 0.5}})
+    with opened(tmp_path) as other, http_of(other) as elsewhere:
+        assert embedded(elsewhere, query(id="tent"))[0]["boosts"] != []
+        assert http.delete(BASE).status_code == 200
+        make(sidecar)
+        wait_for(lambda: other.space("s").space.id == sidecar.space("s").space.id)
+        (result,) = embedded(elsewhere, query(id="tent"))
+        assert (result["boosts"], result["vector"].tolist()) == ([], vector(0).tolist())
+        shown = {"search_id": result["search_id"], "ids": ["d9"]}
+        assert http.post(f"{BASE}/shown", json=shown).json()["accepted"] == 1
 
 
 def test_a_search_that_cannot_be_written_goes_on_without_an_id(sidecar, http, monkeypatch):

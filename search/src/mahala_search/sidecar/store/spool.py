@@ -25,8 +25,8 @@ except ImportError:  # on Windows, where only one process may use a folder
 Group = tuple[str, Sequence[Work]]
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
-# Bytes that are replayed in one transaction, or one line.
-_BLOCK = 2**18
+# Bytes that are replayed in one transaction, or one line: searches wait meanwhile.
+_BLOCK = 2**15
 
 
 @dataclass
@@ -54,12 +54,12 @@ class Spool:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._path, self._file = _new_file(self._folder)
         _synchronise(self._folder)
-        self._size = 0
+        self._size = self._done = 0  # bytes of the file, and those that were replayed
         self._batch, self._adding, self._writing = _Batch(), threading.Lock(), threading.Lock()
 
     def __len__(self) -> int:
         """Return the bytes of this process that wait."""
-        return self._size
+        return self._size - self._done
 
     def append(self, space_id: str, works: Sequence[Work]) -> None:
         """Keep works; raise Unavailable if there is no room for them."""
@@ -92,22 +92,21 @@ class Spool:
                 self._file.truncate(self._size)
 
     def replay(self, write: Callable[[Sequence[Group]], object]) -> None:
-        """Write all groups, also those of processes that have ended, and delete them.
+        """Write the next groups, and those of processes that have ended if there are no others.
 
         If `write` raises an error, the groups remain, and those that it has written come again.
         """
-        done = 0
-        while self._size:
-            with self._writing:
-                if done == self._size:
-                    self._file.truncate(0)
-                    self._size = 0
-                    break
-                with open(self._path, "rb") as file:  # with a buffer: without one, a line is read byte by byte
-                    file.seek(done)
-                    lines = file.readlines(_BLOCK)
+        if self._size:
+            with self._writing, open(self._path, "rb") as file:  # with a buffer: else a line is read byte by byte
+                file.seek(self._done)
+                lines = file.readlines(_BLOCK)
             write([_to_group(line) for line in lines])
-            done += sum(map(len, lines))
+            with self._writing:
+                self._done += sum(map(len, lines))
+                if self._done == self._size:
+                    self._file.truncate(0)
+                    self._size = self._done = 0
+            return
         for path in sorted({*self._folder.glob("*.jsonl")} - {self._path}):
             with contextlib.suppress(OSError), open(path, "r+b") as file:
                 if _lock(file):

@@ -78,7 +78,9 @@ class Writer:
         After a short time, or if the database cannot be written, return False, once the works are durable in the spool.
         Unavailable is raised if they are not written anywhere.
         """
-        if self.problem is None and self._n_waiting + len(works) <= WAITING:
+        # What comes later than something in the spool is written later, but for searches, whose answers wait for it.
+        is_in_turn = _is_search(works) or not len(self._spool)
+        if is_in_turn and self.problem is None and self._n_waiting + len(works) <= WAITING:
             with contextlib.suppress(TimeoutError, Unavailable):
                 return await asyncio.wait_for(self._put(_Group(space_id, works, _future())), _PATIENCE), True
         if not self._is_open:
@@ -90,8 +92,7 @@ class Writer:
         with self._condition:
             if not self._is_open:
                 raise Unavailable("the sidecar is stopping: nothing was written")
-            is_search = all(isinstance(work, Search) for work in group.works)
-            self._queues[0 if is_search else 1].append(group)
+            self._queues[0 if _is_search(group.works) else 1].append(group)
             self._n_waiting += len(group.works)
             self._condition.notify()
         return group.future
@@ -99,7 +100,7 @@ class Writer:
     def _run(self) -> None:
         while self._is_open or any(self._queues):
             with self._condition:
-                if not any(self._queues) and self._is_open:
+                if not any(self._queues) and self._is_open and not len(self._spool):
                     self._condition.wait(_PROBE)
                 groups = self._taken()
             self._busy = time.monotonic()
@@ -122,7 +123,7 @@ class Writer:
     def _taken(self) -> list[_Group]:
         """Take the groups of the next transaction from one of the queues; those that were cancelled are spooled."""
         searches, others = self._queues
-        self._takes_searches = bool(searches) and not (self._takes_searches and others)
+        self._takes_searches = bool(searches) and not (self._takes_searches and (others or len(self._spool)))
         queue, groups, n = searches if self._takes_searches else others, list[_Group](), 0
         while queue and n < MOST:
             group = queue.popleft()
@@ -166,6 +167,10 @@ class Writer:
         self._thread.join()
         self._spooling.shutdown()
         self._spool.close()
+
+
+def _is_search(works: Sequence[Work]) -> bool:
+    return all(isinstance(work, Search) for work in works)
 
 
 def _future() -> asyncio.Future[Any]:
