@@ -14,17 +14,19 @@ N_TREES, RATE, N_LEAVES = 50, 0.16, 15
 MOST_TREES, MOST_COLUMNS, LEAST_ITERATIONS = 500, 100_000, 15
 # Rows of a leaf, at least, of fewer rows than this and of more.
 FEW_ROWS, LEAF_OF_FEW, LEAF_OF_MANY = 500, 5, 20
-# Rows of a bin of values, on average, between some and as many bins as scikit-learn allows. More bins of few rows add
-# time, most of all where there are many columns, and no accuracy.
-_ROWS_OF_BIN, _LEAST_BINS, _MOST_BINS = 20, 16, 255
+# Of more columns than this, the values of a column have a bin for so many rows, on average, but at least some bins: the
+# bins are most of the time of such trees.
+_MANY_COLUMNS, _ROWS_OF_BIN, _LEAST_BINS, _MOST_BINS = 200, 20, 16, 255
 
 
-def n_bins(n_rows: int) -> int:
-    """Return the number of bins of the values of a column for trees of so many rows.
+def n_bins(n_rows: int, n_columns: int) -> int:
+    """Return the number of bins of the values of a column for trees.
 
-    >>> n_bins(100), n_bins(1000), n_bins(100_000)
-    (16, 50, 255)
+    >>> n_bins(1000, 10), n_bins(1000, 2000)
+    (255, 50)
     """
+    if n_columns <= _MANY_COLUMNS:
+        return _MOST_BINS
     return int(np.clip(n_rows // _ROWS_OF_BIN, _LEAST_BINS, _MOST_BINS))
 
 
@@ -48,7 +50,7 @@ class Trees:
             "learning_rate": RATE,
             "max_leaf_nodes": N_LEAVES,
             "min_samples_leaf": leaf,
-            "max_bins": n_bins(len(plain)),
+            "max_bins": n_bins(*plain.shape),
         }
         self._model = kind(**settings, early_stopping=False, random_state=seed)
         # With weights, scikit-learn takes ten times as long to find the bins of few rows.

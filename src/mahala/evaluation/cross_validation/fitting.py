@@ -194,7 +194,7 @@ def baseline_scores(
             model: Any = LogisticRegression(max_iter=200, class_weight=weights).fit(train, target.codes)
             return _in_all_classes(model, test, len(target.classes))
         leaf = int(np.clip(train.shape[0] // 40, 1, 20))
-        settings = {"min_samples_leaf": leaf, "random_state": random_state, "max_bins": n_bins(train.shape[0])}
+        settings = {"min_samples_leaf": leaf, "random_state": random_state, "max_bins": n_bins(*train.shape)}
         train, test = _dense(train), _dense(test)
         if target.is_number:
             model = HistGradientBoostingRegressor(**settings)
