@@ -126,7 +126,7 @@ class QueryAdapter(AdapterRanking):
 
     Examples
     --------
-    >>> import numpy as np, mahala
+    >>> import numpy as np, mahala_search
     >>> rng = np.random.default_rng(0)
     >>> items, queries = rng.normal(size=(200, 8)), rng.normal(size=(40, 8))
     >>> taste = np.array([3.0, 2.0, 2.0, 1.0, 1.0, 0.2, 0.2, 0.2])

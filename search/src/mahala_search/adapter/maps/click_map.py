@@ -12,7 +12,7 @@ from mahala_search.arrays import FloatArray
 from mahala_search.quality.gains import RunningGain
 
 # The penalty on the squared length of the change: a weak one fits the queries that were asked and no others.
-PENALTY = 100.0
+PENALTY = 300.0
 # Scores that differ by the usual difference on a page stand for this difference of the logarithms of click rates.
 CONTRAST = 4.0 / 3.0
 # Clicks expected, on all items of a query, from which on the query counts no more.

@@ -101,7 +101,7 @@ class ClickMemory:
     >>> for user in range(3):
     ...     memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]), user)
     >>> memory.bonus("jazz").values.round(2)
-    array([-0.74,  0.68])
+    array([-0.83,  0.75])
     """
 
     def __init__(self, queries: int = QUERIES, items: int = ITEMS, agreed: int = AGREED) -> None:
