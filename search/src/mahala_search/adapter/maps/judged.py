@@ -18,10 +18,10 @@ POOL = 256
 # Scores that are in memory at a time.
 SCORES = 2**22
 # Penalties on the squared length of the change of the map, and shares of each map that are tried.
-PENALTIES = (100.0, 10.0)
+PENALTIES = (100.0, 10.0, 1.0)
 SHARES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # Usual differences of scores between the first and the tenth candidate, at a contrast of 1.
-CONTRAST = 2.0
+CONTRAST = 4.0
 
 
 class Search(NamedTuple):
