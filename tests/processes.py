@@ -5,6 +5,7 @@ A server that has imported what they need forks them, which takes a hundredth of
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -67,7 +68,8 @@ class Program:
     def send(self, number):
         """Send a signal, if it is still running."""
         if self.running:
-            os.kill(self._process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.kill(self._process.pid, number)
 
     def wait(self, seconds=100.0):
         """Wait for its end; return its exit code, negative if a signal ended it."""

@@ -136,8 +136,12 @@ def test_example_runs_as_printed(example, folder):
         COMMANDS["warm-up"].make_context("warm-up", [])
         return
     if words[1:2] == ["serve"]:  # which does not end: read, but not run
-        with COMMANDS["serve"].commands["start"].make_context("start", words[2:]) as context:
-            assert context.params["demo"] or context.params["items"]
+        command, rest = COMMANDS["serve"], words[2:]
+        while hasattr(command, "commands"):
+            name = rest.pop(0) if rest[:1] and rest[0] in command.commands else "start"
+            command = command.commands[name]
+        with command.make_context(name, rest) as context:
+            assert context.params
         return
     with joblib.parallel_config(backend="threading"):  # tests of `compare` start processes
         result = CliRunner().invoke(app, words[1:], input=given)

@@ -39,7 +39,7 @@ for words in (["greet", "Ada"], ["more", "thrice"], ["greet", "4"]):
 def test_search_adds_its_commands():
     commands = typer.main.get_command(app).commands
     assert {"simulate", "adapt", "serve"} <= set(commands)
-    assert {"start", "report", "export", "import", "key"} <= set(commands["serve"].commands)
+    assert {"start", "report", "keys"} <= set(commands["serve"].commands)
 
 
 def test_another_distribution_adds_commands(tmp_path):
