@@ -25,7 +25,7 @@ X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 3, 60)
 
 def estimators():
     """Estimators with every kind of state."""
-    adapter = mahala_search.QueryAdapter(mahala.OASIS("auto", margin="auto"), user_cap=9, random_state=0)
+    adapter = mahala_search.QueryAdapter(user_cap=9, random_state=0)
     for at in range(12):
         signals = {"score": X[at : at + 3, 0]}
         adapter.learn_one(X[at], X[at + 10 : at + 13], [0, 1, 0], query_id=at % 3, user=at % 2, signals=signals)
@@ -123,7 +123,7 @@ def test_what_no_field_can_hold_is_refused():
             for number, file in enumerate(hostile_files(state, field, path, header, arrays)):
                 with case(f"{estimator!r}: {path} {number}"), pytest.raises(ModelFileError, match="not hold a whole"):
                     restored("the file", *file)
-    kinds = [kind for kind in subclasses(Stateful) | subclasses(OnlineLearner) if kind.__module__.startswith("mahala.")]
+    kinds = [kind for kind in subclasses(Stateful) | subclasses(OnlineLearner) if kind.__module__.startswith("mahala")]
     assert {(kind, field.name) for kind in kinds for field in declared(kind)} <= {each[1:] for each in tried}
 
 

@@ -368,7 +368,7 @@ def test_held_out_rows_are_not_learned_from():
 def test_the_panel_runs():
     X, y = table(60)
     board = compare(X, y, folds=2, repeats=1)
-    assert len(board.entries) == 11
+    assert len(board.entries) == 15
     assert all(entry.failure is None for entry in board.entries)
     assert all(entry.seconds >= 0.0 for entry in board.entries)
 
