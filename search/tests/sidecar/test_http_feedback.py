@@ -8,7 +8,7 @@ import pytest
 
 from mahala_search.sidecar.http.bodies import encoded
 
-from .http_sidecar import BASE, embedded, http_of, make, opened, query, vector
+from .http_sidecar import BASE, embedded, http_of, make, opened, query, vector, wait_for
 
 IDS = ["d0", "d1", "d2"]
 
@@ -95,8 +95,9 @@ def test_events_of_other_tools_are_joined(sidecar, http, events):
     assert (answer["accepted"], answer["problems"]) == (2, [])
     assert set(answer["missing"]) == set(IDS)
     post(http, "/shown", {"search_id": "q1", "ids": IDS, "vectors": VECTORS})
-    (first, *_) = sidecar.store.read_log(sidecar.space("s").space.id, 0, 10)
-    assert first.user == sidecar.store.key(sidecar.space("s").space.id, "u1")
+    id = sidecar.space("s").space.id
+    wait_for(lambda: sidecar.store.read_log(id, 0, 10))  # a busy machine stores it a moment later
+    assert sidecar.store.read_log(id, 0, 10)[0].user == sidecar.store.key(id, "u1")
 
 
 def test_each_entry_that_is_not_taken_is_named(http):
