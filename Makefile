@@ -39,7 +39,7 @@ test-commands: $(VENV)/.ready
 	$(BIN)/python -m pytest -q $(COMMANDS)
 
 test-learners: $(VENV)/.ready
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(COMMANDS) $(EARLY) $(WARMING))
+	$(BIN)/python -m pytest -q tests src $(addprefix --ignore=,$(COMMANDS) $(EARLY) $(WARMING))
 
 test-early: $(VENV)/.ready lint
 	$(BIN)/python -m pytest -q $(EARLY)
