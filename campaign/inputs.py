@@ -26,12 +26,12 @@ import mahala
 import mahala_search
 from contract.learners import ALL
 from mahala import BilinearMetric, MahalanobisMetric, Metric
-from mahala.evaluation.ranks import friedman_holm
 from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import SavedEstimator
 from papers.pola2004.filters.nearest import NearestFilter
 from papers.pola2004.filters.paum import PAUM
 from papers.pola2004.filters.perceptron import Perceptron
+from papers.ranks import friedman_holm
 
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector

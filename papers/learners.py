@@ -42,7 +42,6 @@ from mahala.batch.xqda import XQDA
 from mahala.data.datasets import data_folder, load
 from mahala.engine.neighbors import one_hot
 from mahala.evaluation.knn import knn_error
-from mahala.evaluation.ranks import FriedmanResult, friedman_holm
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.aroma import AROMA
@@ -57,6 +56,7 @@ from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.limits import time_limit
 from papers.pa2013.protocol import DATASETS as TABLES_OF_2013
 from papers.pa2013.protocol import SETTINGS
+from papers.ranks import FriedmanResult, friedman_holm
 from papers.results import summarise, wrapped
 from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, load_kernels, timed_fit
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from mahala.evaluation.ranks import FriedmanResult
 from mahala.support.arrays import FloatArray
+from papers.ranks import FriedmanResult
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 

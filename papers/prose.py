@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from mahala.evaluation.ranks import FriedmanResult
 from mahala.support.arrays import FloatArray
+from papers.ranks import FriedmanResult
 from papers.results import Line, ranks, summarise
 from papers.study import PAPERS, Cell, Study, read_cells, studies
 

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.stats import t as student_t
 
 import mahala
-from mahala.evaluation.ranks import FriedmanResult, friedman_holm
 from mahala.support.files import whole_file
 from mahala.support.versions import versions as installed
+from papers.ranks import FriedmanResult, friedman_holm
 from papers.study import Cell, Folder, Numbers, Published, Quantity, Study
 
 if TYPE_CHECKING:

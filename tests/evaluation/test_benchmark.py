@@ -122,7 +122,6 @@ def measured():
 def test_tests_of_differences(measured):
     differences = measured.means()[:, 1] - measured.means()[:, 0]
     assert measured.wilcoxon("good", "bad") == pytest.approx(stats.wilcoxon(differences).pvalue)
-    assert measured.ranks().ranks.tolist() == pytest.approx([1.6875, 2.75, 1.5625], abs=0.2)
     better = measured.signed_rank("good", "bad", rope=0.01)
     assert better.better > 0.9
     worse = measured.signed_rank("bad", "good", rope=0.01)
@@ -136,7 +135,7 @@ def test_the_table(measured):
     lines = str(measured).splitlines()
     assert lines[0] == "|  | good | bad | same |"
     assert lines[2] == "| 0 | 20.0 | 25.0 | 20.0 |"
-    assert lines[-1].startswith("| mean rank | ")
+    assert lines[-1] == "| mean rank | 1.62 | 2.75 | 1.62 |"
 
 
 def test_signed_rank_is_that_of_a_loop():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.evaluation.ranks import friedman_holm
 from papers.plots import _groups, critical_difference, curves, line_panels
+from papers.ranks import friedman_holm
 
 
 def test_a_panel_for_each_name_and_one_legend():

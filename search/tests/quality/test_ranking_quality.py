@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import mahala.metric.matrices
 from mahala import PA, BilinearMetric, MahalanobisMetric
-from mahala.evaluation.statistics import PairedGain
 from mahala_search import Judgments, evaluate_ranking
+from mahala_search.quality.paired import PairedGain
 
 
 def definitions(ranked: Any, k: int) -> list[float]:

@@ -1,6 +1,8 @@
 # The public names of this package, loaded on first use.
 from mahala.evaluation.benchmarks import Benchmark as Benchmark
 from mahala.evaluation.benchmarks import Holdout as Holdout
+from mahala.evaluation.benchmarks import SignedRank as SignedRank
+from mahala.evaluation.benchmarks import bayesian_signed_rank as bayesian_signed_rank
 from mahala.evaluation.benchmarks import benchmark as benchmark
 from mahala.evaluation.cross_validation.entries import Entry as Entry
 from mahala.evaluation.cross_validation.fitting import refit as refit
@@ -10,13 +12,8 @@ from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
-from mahala.evaluation.ranks import FriedmanResult as FriedmanResult
-from mahala.evaluation.ranks import SignedRank as SignedRank
-from mahala.evaluation.ranks import bayesian_signed_rank as bayesian_signed_rank
-from mahala.evaluation.ranks import friedman_holm as friedman_holm
 from mahala.evaluation.regret import Regret as Regret
 from mahala.evaluation.regret import regret as regret
-from mahala.evaluation.statistics import PairedGain as PairedGain
 from mahala.judge import Verdict as Verdict
 
 __all__: list[str]

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import wilcoxon
+from scipy.stats import rankdata, wilcoxon
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -25,11 +25,11 @@ from mahala.data.datasets import load
 from mahala.evaluation.cell_file import CellFile
 from mahala.evaluation.cells import Cell, Key, Numbers, measured
 from mahala.evaluation.knn import knn_error
-from mahala.evaluation.ranks import FriedmanResult, SignedRank, bayesian_signed_rank, friedman_holm
 from mahala.metric import Metric
 from mahala.support.arrays import FloatArray
 from mahala.support.display import task_bar
 from mahala.support.files import whole_file
+from mahala.support.validation import as_floats
 from mahala.support.versions import versions
 
 L = TypeVar("L")
@@ -119,10 +119,6 @@ class Benchmark:
         result: FloatArray = sums / counts
         return result
 
-    def ranks(self, number: str = "error", alpha: float = 0.05) -> FriedmanResult:
-        """Rank the learners on each data set; return mean ranks with the tests of Friedman, Holm and Nemenyi."""
-        return friedman_holm(self.means(number), self.learners, alpha)
-
     def wilcoxon(self, first: str, second: str, number: str = "error") -> float:
         """Return the p-value of Wilcoxon's signed-rank test that two learners are equal over the data sets."""
         return float(wilcoxon(self._differences(first, second, number)).pvalue)
@@ -146,9 +142,50 @@ class Benchmark:
         rows = [["", *self.learners]]
         rows += [[n, *(f"{100.0 * e:.1f}" for e in own)] for n, own in zip(self.datasets, self.means(), strict=True)]
         if len(self.learners) > 2 and len(self.datasets) > 1:
-            rows.append(["mean rank", *(f"{rank:.2f}" for rank in self.ranks().ranks)])
+            rows.append(["mean rank", *(f"{rank:.2f}" for rank in rankdata(self.means(), axis=1).mean(axis=0))])
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+
+
+@dataclass(frozen=True)
+class SignedRank:
+    """Probabilities of the Bayesian signed-rank test; they sum to 1."""
+
+    better: float
+    """That the first method is better in the next data set, by more than `rope`."""
+    same: float
+    """That the two differ by at most `rope`."""
+    worse: float
+    """That the first method is worse by more than `rope`."""
+
+
+def bayesian_signed_rank(
+    differences: ArrayLike, rope: float = 0.01, n_samples: int = 20_000, random_state: int = 0
+) -> SignedRank:
+    """Compare two methods by their differences over data sets; positive where the first is better.
+
+    The distribution of the differences has a Dirichlet process as prior, with the strength 1/2 at the difference 0.
+    Each sample from the posterior weights the data sets. The sum of two differences, drawn by these weights, is then
+    most likely below -2 rope, between, or above 2 rope; the probabilities are how often each of these is.
+
+    References
+    ----------
+    Benavoli, A., Corani, G., Demšar, J., Zaffalon, M. (2017). Time for a change: a tutorial for comparing multiple
+    classifiers through Bayesian analysis. JMLR 18.
+
+    >>> bayesian_signed_rank([0.05, 0.02, 0.04, -0.005, 0.03, 0.06], rope=0.01).better > 0.9
+    True
+    """
+    z = np.concatenate([[0.0], as_floats(differences, "differences")])
+    if not rope >= 0.0:
+        raise ValueError(f"rope must be a number from 0 on, got {rope}")
+    weights = np.random.default_rng(random_state).dirichlet([0.5, *np.ones(len(z) - 1)], n_samples)
+    sums = z[:, np.newaxis] + z
+    sides = [np.einsum("si,si->s", weights @ side, weights) for side in (sums > 2.0 * rope, sums < -2.0 * rope)]
+    shares = np.column_stack([sides[0], 1.0 - sides[0] - sides[1], sides[1]])
+    # Two that are equally likely share the sample.
+    largest = np.isclose(shares, shares.max(axis=1, keepdims=True))
+    return SignedRank(*map(float, (largest / largest.sum(axis=1, keepdims=True)).mean(axis=0)))
 
 
 def benchmark(

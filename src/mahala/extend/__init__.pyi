@@ -3,7 +3,6 @@
 # Deciding between the plain metric and learned ones, on units that were not learned from
 from mahala.judge import Kind as Kind  # the words of a verdict
 from mahala.judge import judge as judge  # the verdict on the candidates' values
-from mahala.evaluation.statistics import paired_gains as paired_gains  # mean gains, with intervals and p-values
 from mahala.evaluation.cross_validation.leaderboard import p_text as p_text  # a p-value as text
 
 # Estimators that are written to model files, and the fields of their states

@@ -7,20 +7,10 @@ from typing import Any
 import numpy as np
 
 from mahala import Metric
-from mahala.evaluation import PairedGain
-from mahala.extend import (
-    Count,
-    Fraction,
-    check_counts,
-    check_rows,
-    check_value,
-    p_text,
-    paired_gains,
-    score_blocks,
-    scores_in_blocks,
-)
+from mahala.extend import Count, Fraction, check_counts, check_rows, check_value, p_text, score_blocks, scores_in_blocks
 from mahala_search.arrays import FloatArray, IndexArray
 from mahala_search.quality.judgments import Judgments
+from mahala_search.quality.paired import PairedGain, paired_gains
 from mahala_search.quality.ranking import judged
 
 _AT_K = ("ndcg", "precision", "recall", "hit")  # in the order of `judged`

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mahala.evaluation import statistics
-from mahala.evaluation.statistics import PairedGain, paired_gains
-from mahala.support.arrays import slices
+from mahala_search.quality import paired
+from mahala_search.quality.paired import PairedGain, paired_gains
 
 
 def test_paired_gains_agree_with_scipy():
@@ -43,8 +42,7 @@ def test_few_queries_have_their_exact_p_value():
 
 
 def test_blocks_of_resamples_have_the_size_that_memory_allows(monkeypatch):
-    blocks = []
-    monkeypatch.setattr(statistics, "row_blocks", lambda n, width: blocks.append((n, width)) or slices(n, 7))
+    monkeypatch.setattr(paired, "_BLOCK", 21)
     [gain] = paired_gains(np.array([[0.1, 0.2, 0.3]]).T, 100, 0.95, np.random.default_rng(0))
-    assert blocks == [(100, 3)]
     assert 0.1 <= gain.low <= gain.mean <= gain.high <= 0.3
+    assert gain.p_value == pytest.approx(2 / 8, abs=0.1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from mahala.evaluation.ranks import friedman_holm, holm
+from papers.ranks import friedman_holm, holm
 
 TIED_TABLES = hnp.arrays(np.int64, st.tuples(st.integers(2, 8), st.integers(3, 6)), elements=st.integers(0, 3))
 

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mahala.support.arrays import FloatArray, row_blocks
+from mahala_search.arrays import FloatArray, slices
+
+# Numbers of a block of resamples.
+_BLOCK = 2**22
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def paired_gains(
     n, n_measures = differences.shape
     means = differences.mean(axis=0)
     resampled, flipped = np.empty((n_resamples, n_measures)), np.empty((n_resamples, n_measures))
-    for block in row_blocks(n_resamples, n):
+    for block in slices(n_resamples, max(1, _BLOCK // n)):
         size = block.stop - block.start
         drawn = rng.integers(n, size=(size, n)) + n * np.arange(size)[:, np.newaxis]
         counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)

@@ -1,4 +1,4 @@
-"""Tests of methods over data sets: Friedman, Holm and Nemenyi, and the Bayesian signed-rank test of two."""
+"""Tests of methods over data sets by their ranks: Friedman, Holm and Nemenyi."""
 
 from __future__ import annotations
 
@@ -113,47 +113,6 @@ def friedman_holm(table: ArrayLike, methods: Sequence[str] | None = None, alpha:
         adjusted=adjusted,
         critical_difference=float(stats.studentized_range.isf(alpha, k, np.inf) / np.sqrt(2) * error),
     )
-
-
-@dataclass(frozen=True)
-class SignedRank:
-    """Probabilities of the Bayesian signed-rank test; they sum to 1."""
-
-    better: float
-    """That the first method is better in the next data set, by more than `rope`."""
-    same: float
-    """That the two differ by at most `rope`."""
-    worse: float
-    """That the first method is worse by more than `rope`."""
-
-
-def bayesian_signed_rank(
-    differences: ArrayLike, rope: float = 0.01, n_samples: int = 20_000, random_state: int = 0
-) -> SignedRank:
-    """Compare two methods by their differences over data sets; positive where the first is better.
-
-    The distribution of the differences has a Dirichlet process as prior, with the strength 1/2 at the difference 0.
-    Each sample from the posterior weights the data sets. The sum of two differences, drawn by these weights, is then
-    most likely below -2 rope, between, or above 2 rope; the probabilities are how often each of these is.
-
-    References
-    ----------
-    Benavoli, A., Corani, G., Demšar, J., Zaffalon, M. (2017). Time for a change: a tutorial for comparing multiple
-    classifiers through Bayesian analysis. JMLR 18.
-
-    >>> bayesian_signed_rank([0.05, 0.02, 0.04, -0.005, 0.03, 0.06], rope=0.01).better > 0.9
-    True
-    """
-    z = np.concatenate([[0.0], as_floats(differences, "differences")])
-    if not rope >= 0.0:
-        raise ValueError(f"rope must be a number from 0 on, got {rope}")
-    weights = np.random.default_rng(random_state).dirichlet([0.5, *np.ones(len(z) - 1)], n_samples)
-    sums = z[:, np.newaxis] + z
-    sides = [np.einsum("si,si->s", weights @ side, weights) for side in (sums > 2.0 * rope, sums < -2.0 * rope)]
-    shares = np.column_stack([sides[0], 1.0 - sides[0] - sides[1], sides[1]])
-    # Two that are equally likely share the sample.
-    largest = np.isclose(shares, shares.max(axis=1, keepdims=True))
-    return SignedRank(*map(float, (largest / largest.sum(axis=1, keepdims=True)).mean(axis=0)))
 
 
 def _standard_error(n_methods: int, n_datasets: int) -> float:
