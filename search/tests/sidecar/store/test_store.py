@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,26 @@ def test_what_a_forgotten_user_did_does_not_come_back(store, space):
     assert (logged(store, space), store.forget(space.id, "1" * 32)) == ([], 0)
     write(store, space, search("new", user="1" * 32), Shown("new", ["a"]))  # who comes back begins anew
     assert logged(store, space) == [("new", "1" * 32, {"a": 0.0}, True)]
+
+
+def test_a_person_is_forgotten_in_copies_of_successors_too(store, space):
+    for name in ("second", "third"):
+        store.create(name, Settings(width=2, similarity="dot", texts=True))
+    for name, successor in (("films", "second"), ("second", "third")):
+        store.succeed(name, successor)
+    for user in ("1" * 32, "2" * 32):
+        write(store, space, search(user, user=user), Shown(user, ["a", "b"]), Reaction(user, "a", "click", 1.0))
+        write(store, space, Reaction(user, "b", "purchase", 3.0, user="1" * 32))
+    ids = [store.spaces()[name].id for name in ("films", "second", "third")]
+    for id in ids[:2]:
+        assert store.copy_pages(id, time.time()) == 2
+    for id in ids:
+        store.add_vectors(id, VECTORS, queries={"q": A})
+    assert store.forget(ids[0], "1" * 32) == 2
+    for id in ids:
+        entries = store.read_log(id, 0, 9)
+        assert {(one.search_id, one.user) for one in entries} == {("2" * 32, "2" * 32)}
+        assert dict(zip(entries[-1].ids, entries[-1].values, strict=True))["a"] == 1.0
+        assert store.forget(id, "1" * 32) == 0
+    assert store.copy_pages(ids[0], time.time()) == 0
+    assert [space.generation for space in store.spaces().values()] == [1, 1, 1]

@@ -254,15 +254,20 @@ class Store:
             return {row.reason: row.n for row in rows}
 
     def forget(self, space_id: str, user: str) -> int:
-        """Delete what a user, by the key, did and was shown; return from how many pages.
+        """Delete what a user, by the key, did and was shown, also its copies in successors; return from how many pages.
 
         The log is learned again without it. Until then, what is served stays as it is.
         """
+        table = tables.spaces
         with self.writing() as connection:
-            space = _locked(connection, tables.spaces.c.id == space_id)
-            n = SpaceWriter(connection, space, _settings(space.settings)).forget(user)
-            _updated(connection, space_id, generation=space.generation + (n > 0))
-            return n
+            origin = _one(connection, table.c.id == space_id).origin
+            ids = connection.scalars(sa.select(table.c.id).where(table.c.origin == origin).order_by(table.c.id)).all()
+            deleted = {}
+            for id in ids:
+                space = _locked(connection, table.c.id == id)
+                n = deleted[id] = SpaceWriter(connection, space, _settings(space.settings)).forget(user)
+                _updated(connection, id, generation=space.generation + (n > 0))
+            return deleted[space_id]
 
     def prune(self, now: float) -> int:
         """Delete what is older than the retention of its space, some pages of each at a time; return how many."""
