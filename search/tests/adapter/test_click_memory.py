@@ -150,9 +150,9 @@ def test_what_is_clicked_for_a_query_comes_first_for_this_query(tmp_path):
         again.rank(x, sp.csr_matrix(items), query_id="q"), adapter.rank(x, items, query_id="q")
     )
     maps = QueryMaps.from_arrays(adapter.maps().to_arrays())
-    remembered, values = maps.bonuses(x, "q")
+    remembered, values, _ = maps.bonus(x, "q")
     assert remembered[values.argmax()] == item_keys(None, items[[target]])[0]
-    assert len(maps.bonuses(x, "other")[0]) == 0
+    assert len(maps.bonus(x, "other").items) == 0
 
 
 def test_a_user_sees_what_this_user_clicked_and_others_as_much_as_the_cap_allows():

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from mahala_search.adapter.maps.query_maps import QueryMaps
 from mahala_search.adapter.memory.bonuses import Bonuses
 from mahala_search.adapter.memory.remembered import digest_of
+from mahala_search.adapter.trust.signals import ENGINE
 from mahala_search.sidecar.http import search
 from mahala_search.sidecar.http.app import create_app
 from mahala_search.sidecar.http.bodies import decoded, encoded
@@ -45,8 +46,11 @@ def http_of(sidecar, **settings):
     return TestClient(create_app(sidecar, ServerSettings(**settings)), base_url="http://127.0.0.1")
 
 
-def publish(sidecar, name="s", new=TURN, remembered=None):
-    """Write a version of a model that maps new queries by a matrix, and remembers {query id: {item: bonus}}."""
+def publish(sidecar, name="s", new=TURN, remembered=None, agreed=True, signals=ENGINE):
+    """Write a version of a model that maps new queries by a matrix, and remembers {query id: {item: bonus}}.
+
+    `agreed` is whether enough users agree on these items.
+    """
     space = sidecar.store.spaces()[name]
     by_digest = {digest_of(sidecar.store.key(space.id, id)): items for id, items in (remembered or {}).items()}
     digests, stops, items, values = sorted(by_digest), [], [], []
@@ -56,8 +60,9 @@ def publish(sidecar, name="s", new=TURN, remembered=None):
             values.append(value)
         stops.append(len(items))
     keys = [np.array(part, dtype=np.uint64) for part in (digests, items)]
-    parts = np.array(values, dtype=np.float32), np.ones(len(values), dtype=np.uint8)
-    maps = QueryMaps(new, Bonuses(keys[0], np.array(stops, dtype=np.int64), keys[1], *parts))
+    parts = np.array(values, dtype=np.float32), np.full(len(values), agreed, dtype=np.uint8)
+    bonuses = Bonuses(keys[0], np.array(stops, dtype=np.int64), keys[1], *parts)
+    maps = QueryMaps(new, bonuses, signals=signals)
     checkpoints = Checkpoints(sidecar.store.database, holder="test")
     version = checkpoints.write(
         space.id, checkpoints.take_lease(), place=1, generation=space.generation,

@@ -9,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
+from mahala_search.adapter.trust.signals import SignalWeights
 from mahala_search.sidecar.client import Client, ServiceError
 from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.records import Control
@@ -44,7 +45,12 @@ class Down(httpx.BaseTransport):
 
 def test_it_embeds_as_the_sidecar_does(sidecar, http):
     make(sidecar, control=Control(0.3))
-    publish(sidecar, new=np.random.default_rng(0).normal(size=(WIDTH, WIDTH)), remembered={"tent": {"d9": 0.5}})
+    publish(
+        sidecar,
+        new=np.random.default_rng(0).normal(size=(WIDTH, WIDTH)),
+        remembered={"tent": {"d9": 0.5}},
+        agreed=False,
+    )
     with client_of(http) as client:
         for at in range(20):
             more = {"id": "tent" if at % 2 else None, "user": f"u{at}"}
@@ -52,7 +58,23 @@ def test_it_embeds_as_the_sidecar_does(sidecar, http):
             (there,) = embedded(http, query(**more))
             np.testing.assert_allclose(own.vector, there["vector"], rtol=1e-6)
             assert own.boosts == {one["id"]: one["add"] for one in there["boosts"]}
+            assert own.held == [one["id"] for one in there["boosts"] if one["places"] == 5]
             assert (own.arm, own.version) == (there["arm"], 1)
+
+
+@pytest.mark.parametrize(("agreed", "place"), [(False, 10), (True, 0)])
+def test_an_item_gains_five_places_until_users_agree_however_a_page_is_reordered(sidecar, http, agreed, place):
+    weights = SignalWeights(["score", "similarity"], np.array([0.0, 9.0]), np.ones(2))
+    publish(sidecar, remembered={"tent": {"d15": 9.0}}, agreed=agreed, signals=weights)
+    candidates = [{"id": f"d{at}", "score": 1.0 - 0.01 * at, "f32": encoded(vector(1))} for at in range(20)]
+    with client_of(http) as client:
+        search = client.embed(vector(0), "tent")
+        order = search.order({one["id"]: one["score"] for one in candidates})
+        (boost,) = embedded(http, query(id="tent"))[0]["boosts"]
+        reranked, _ = client.rerank(vector(0), candidates, id="tent")
+    assert (order.index("d15"), reranked.index("d15")) == (place, place)
+    assert boost == {"id": "d15", "add": 9.0, "places": None if agreed else 5}
+    assert [id for id in order if id != "d15"] == [one["id"] for one in candidates if one["id"] != "d15"]
 
 
 def test_a_newer_model_is_taken_and_an_equal_one_is_not_sent_again(sidecar, http):

@@ -43,7 +43,11 @@ def test_queries_are_mapped_and_known_ones_have_boosts(sidecar, http):
     results = embedded(http, query(id="tent"), query(id="boat"), query(), query(text="tent"))
     assert [int(result["vector"].argmax()) for result in results] == [1, 1, 1, 1]
     assert [result["boosts"] for result in results[1:3]] == [[], []]
-    assert results[0]["boosts"] == results[3]["boosts"] == [{"id": "d9", "add": 0.5}, {"id": "d1", "add": -0.25}]
+    assert (
+        results[0]["boosts"]
+        == results[3]["boosts"]
+        == [{"id": "d9", "add": 0.5, "places": None}, {"id": "d1", "add": -0.25, "places": None}]
+    )
 
 
 @pytest.mark.parametrize(("similarity", "length", "boost"), [("cosine", 1.0, 0.25), ("dot", 6.0, 0.5)])
@@ -52,7 +56,7 @@ def test_by_the_cosine_vectors_have_the_length_one_and_boosts_fit_to_it(sidecar,
     publish(sidecar, "t", new=2.0 * np.eye(WIDTH), remembered={"tent": {"d9": 0.5}})
     (result,) = embedded(http, {"vector": [3.0, 0.0, 0.0, 0.0], "id": "tent"}, base="/v1/spaces/t")
     assert result["vector"].tolist() == [length, 0.0, 0.0, 0.0]
-    assert result["boosts"] == [{"id": "d9", "add": boost}]
+    assert result["boosts"] == [{"id": "d9", "add": boost, "places": None}]
 
 
 def test_the_control_arm_gets_its_own_vector_and_no_boosts(sidecar, http):
@@ -161,7 +165,7 @@ def test_the_model_is_a_file_for_clients_and_is_not_sent_again(sidecar, http):
     served = Served.from_bytes(answer.content)
     mapped, _ = served.embed(vector(0)[np.newaxis])
     assert mapped.tolist() == [vector(1).tolist()]
-    assert served.boosts(vector(0), served.query_key("tent", None), None) == {"d9": 0.5}
+    assert served.boosts(vector(0), served.query_key("tent", None), None) == [("d9", 0.5, None)]
     tag = answer.headers["etag"]
     again = http.get(f"{BASE}/model", headers={"If-None-Match": tag})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)

@@ -11,7 +11,7 @@ from mahala.extend import Count, SavedEstimator, check_row, check_rows, check_va
 from mahala_search.adapter.maps import judged
 from mahala_search.adapter.maps.click_map import ClickMap
 from mahala_search.adapter.maps.query_maps import QueryMaps
-from mahala_search.adapter.memory.bonuses import NOTHING, Bonus, Keys, personal_key, place_values
+from mahala_search.adapter.memory.bonuses import NO_BONUS, NOTHING, Bonus, Keys, personal_key, place_values
 from mahala_search.adapter.memory.click_memory import ClickMemory, item_keys
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import ENGINE, check_signals
@@ -130,12 +130,13 @@ class AdapterRanking(SavedEstimator):
         rows = check_rows(candidates, "candidates")
         self._check_same(len(x), rows.shape[1], "candidates")
         numbers = check_signals(signals, rows.shape[0])
+        keys = item_keys(item_ids, rows)
         if not self.__sklearn_is_fitted__():
-            return ENGINE.rank(numbers)
+            return ENGINE.rank(numbers, np.full(len(keys), np.nan), NO_BONUS, keys)
         self._check_ids(item_ids)
-        key = x.tobytes() if query_id is None else query_id
-        similarity = self._similarities(x, judged.dense_rows(rows), item_keys(item_ids, rows), key, user)
-        return self._signals.served().rank(numbers | {"similarity": similarity})
+        similarity = np.asarray(judged.dense_rows(rows) @ (x @ self._matrix()))
+        bonus = self._bonus(x.tobytes() if query_id is None else query_id, user)
+        return self._signals.served().rank(numbers, similarity, bonus, keys)
 
     def _similarities(
         self, x: FloatArray, items: FloatArray, keys: Keys, key: Hashable, user: Hashable = None

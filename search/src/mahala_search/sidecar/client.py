@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,10 +17,11 @@ import httpx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mahala_search.adapter.memory.bonuses import limited_order
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.experiment.arms import interleaved
 from mahala_search.sidecar.records import PLAIN
-from mahala_search.sidecar.serving import Served
+from mahala_search.sidecar.serving import Boost, Served
 
 log = logging.getLogger("mahala_search")
 
@@ -44,6 +45,7 @@ class Search:
     ----------
     vector : what to search with
     boosts : what is added to the scores of items that people chose for this query
+    held : those of these items that gain at most five places in `order`, until 20 users agree
     id : what `shown` and `event` take
     arm : "learned", "plain" or "mixed" if the gain is measured, else None
     version : that of the model; 0 is the plain one
@@ -51,6 +53,7 @@ class Search:
 
     vector: FloatArray
     boosts: Mapping[str, float] = field(default_factory=dict)
+    held: Collection[str] = ()
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     arm: str | None = None
     version: int = 0
@@ -62,7 +65,9 @@ class Search:
         >>> Search(np.zeros(2), {"b": 0.5}).order({"a": 0.9, "b": 0.8, "c": 0.1})
         ['b', 'a', 'c']
         """
-        return sorted(scores, key=lambda id: -(scores[id] + self.boosts.get(id, 0.0)))
+        ids, plain = list(scores), np.array(list(scores.values()), dtype=np.float64)
+        added, is_held = [self.boosts.get(id, 0.0) for id in ids], [id in self.held for id in ids]
+        return [ids[at] for at in limited_order(plain, plain + added, np.array(is_held, dtype=bool))]
 
 
 class Client:
@@ -136,7 +141,7 @@ class Client:
         """
         served, own = self._served, np.asarray(vector, dtype=np.float64)
         search_id = uuid.uuid4().hex
-        mapped, boosts, arm, version = own, {}, more.get("arm"), 0
+        mapped, boosts, arm, version = own, list[Boost](), more.get("arm"), 0
         if served is not None:
             row = served.vector(own)
             key, person = served.query_key(more.get("text") if id is None else id, row), served.user_key(user)
@@ -146,7 +151,8 @@ class Client:
                 mapped, boosts = rows[0], served.boosts(row, key, person, float(scales[0]))
         query = {"f32": _encoded(own), "id": id, "user": user, "text": more.get("text"), "arm": arm}
         made = {"query": query, "version": version, "at": time.time()}
-        return Search(mapped, boosts, search_id, arm, version, made)
+        added, held = {one.id: one.add for one in boosts}, [one.id for one in boosts if one.places is not None]
+        return Search(mapped, added, held, search_id, arm, version, made)
 
     def shown(
         self,

@@ -6,17 +6,26 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala_search.adapter.maps.query_maps import QueryMaps
+from mahala_search.adapter.memory.bonuses import NO_BONUS, PLACES
 from mahala_search.adapter.memory.remembered import digest_of
 from mahala_search.adapter.trust.signals import ENGINE, check_signals
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.experiment.arms import arm_of
 from mahala_search.sidecar.records import Control, Model, Space, key_of
+
+
+class Boost(NamedTuple):
+    """What is added to the score of an item, and how many places it may gain by that; None: any number."""
+
+    id: str
+    add: float
+    places: int | None
 
 
 @dataclass(frozen=True)
@@ -107,14 +116,18 @@ class Served:
         mapped = self.maps.embed(rows)
         return _unit(mapped) if self.similarity == "cosine" else (mapped, np.ones(len(rows)))
 
-    def boosts(self, vector: FloatArray, key: str, user: str | None, scale: float = 1.0) -> dict[str, float]:
-        """Return what is added to the scores of the items that are remembered for a query, the largest first."""
+    def boosts(self, vector: FloatArray, key: str, user: str | None, scale: float = 1.0) -> list[Boost]:
+        """Return the boosts of the items that are remembered for a query, the largest first."""
         if self.maps is None:
-            return {}
-        digests, values = self.maps.bonuses(vector, key, user)
-        order = np.argsort(-values, kind="stable")
-        pairs = zip(digests[order].tolist(), (values[order] / scale).tolist(), strict=True)
-        return {self._ids[digest]: value for digest, value in pairs if digest in self._ids and value != 0.0}
+            return []
+        bonus = self.maps.bonus(vector, key, user)
+        columns = bonus.items.tolist(), (bonus.values / scale).tolist(), bonus.is_held.tolist()
+        boosts = [
+            Boost(self._ids[digest], value, PLACES if is_held else None)
+            for digest, value, is_held in zip(*columns, strict=True)
+            if digest in self._ids and value != 0.0
+        ]
+        return sorted(boosts, key=lambda boost: -boost.add)
 
     def rerank(
         self,
@@ -130,21 +143,20 @@ class Served:
         Parameters
         ----------
         signals : of each candidate by name; "score" is that of the engine
-        vectors : of candidates; the similarity of one without is that of its boost alone
+        vectors : of candidates; one without has no similarity, to which its boost would be added
         """
-        numbers: dict[str, Any] = dict(check_signals(signals, len(ids)))
-        if self.maps is None:
-            order, scores = ENGINE.rank(numbers)
-            return order.tolist(), scores.tolist()
-        mapped, scale = self.embed(query[np.newaxis])
-        boosts = self.boosts(query, key, user, float(scale[0]))
-        similarity = np.full(len(ids), np.nan)
-        for at, id in enumerate(ids):
-            if id in vectors:
-                item = vectors[id]
-                item = _unit(item[np.newaxis])[0][0] if self.similarity == "cosine" else item
-                similarity[at] = item @ mapped[0] + boosts.get(id, 0.0)
-        order, scores = self.maps.signals.rank(numbers | {"similarity": similarity})
+        numbers, weights, bonus = check_signals(signals, len(ids)), ENGINE, NO_BONUS
+        similarity, keys = np.full(len(ids), np.nan), np.array([digest_of(id) for id in ids], dtype=np.uint64)
+        if self.maps is not None:
+            weights, bonus = self.maps.signals, self.maps.bonus(query, key, user)
+            mapped, scale = self.embed(query[np.newaxis])
+            bonus = bonus._replace(values=bonus.values / scale[0])
+            for at, id in enumerate(ids):
+                if id in vectors:
+                    item = vectors[id]
+                    item = _unit(item[np.newaxis])[0][0] if self.similarity == "cosine" else item
+                    similarity[at] = item @ mapped[0]
+        order, scores = weights.rank(numbers, similarity, bonus, keys)
         return order.tolist(), scores.tolist()
 
 

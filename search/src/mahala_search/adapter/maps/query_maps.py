@@ -41,11 +41,6 @@ class QueryMaps:
         crowd = self.crowd.of(key)
         return crowd if user is None else crowd.plus(self.personal.of(personal_key(user, key)))
 
-    def bonuses(self, query: FloatArray, query_id: Hashable = None, user: Hashable = None) -> tuple[Keys, FloatArray]:
-        """Return the keys of the items that are remembered for a query in ascending order, and their bonuses."""
-        bonus = self.bonus(query, query_id, user)
-        return bonus.items, bonus.values
-
     def order(
         self,
         scores: FloatArray,

@@ -32,29 +32,21 @@ class Bonus(NamedTuple):
     def order(self, scores: FloatArray, keys: Keys, k: int) -> IndexArray:
         """Return the places of the k best of `scores` with the bonus, best first; `keys` are those of the items.
 
-        An item of which users are not sure gains at most five places on the order by scores alone.
-
         >>> bonus = Bonus(np.array([7], dtype=np.uint64), np.array([9.0]), np.array([False]))
         >>> bonus.order(-np.arange(9.0), np.arange(9, dtype=np.uint64), 4)
         array([0, 1, 7, 2])
         """
-        added, is_sure = place_values(self.items, self.values, keys), place_values(self.items, self.is_sure, keys)
-        best = np.argsort(-(scores + added), kind="stable")
-        is_held = (added > 0.0) & (is_sure == 0.0)
-        if not is_held.any():
-            return best[:k]
-        least = np.zeros(len(scores), dtype=np.intp)  # the best place that each may have
-        least[np.argsort(-scores, kind="stable")] = np.arange(len(scores)) - PLACES
-        least[~is_held] = 0
-        result, waiting = list[int](), list[int]()
-        for at in best.tolist():
-            waiting.append(at)
-            while (next_ := next((item for item in waiting if least[item] <= len(result)), None)) is not None:
-                waiting.remove(next_)
-                result.append(next_)
-            if len(result) >= k:
-                break
-        return np.array((result + waiting)[:k], dtype=np.intp)
+        added, is_held = self.of_items(keys)
+        return limited_order(scores, scores + added, is_held, k)
+
+    @property
+    def is_held(self) -> BoolArray:
+        """Which items are to gain a few places only."""
+        return np.asarray((self.values > 0.0) & ~self.is_sure)
+
+    def of_items(self, keys: Keys) -> tuple[FloatArray, BoolArray]:
+        """Return what is added to the scores of items, and which of them are to gain a few places only."""
+        return place_values(self.items, self.values, keys), place_values(self.items, self.is_held, keys) > 0.0
 
 
 class Bonuses(NamedTuple):
@@ -99,3 +91,23 @@ def place_values(remembered: Keys, values: NDArray[Any], items: Keys) -> FloatAr
 def personal_key(user: Hashable, key: Hashable) -> tuple[int, int]:
     """Return what tells a query of one user apart."""
     return digest_of(user), digest_of(key)
+
+
+def limited_order(plain: FloatArray, scores: FloatArray, is_held: BoolArray, k: int | None = None) -> IndexArray:
+    """Return the places of the k best of `scores`, best first; a held item gains at most five on the order by `plain`.
+
+    >>> limited_order(-np.arange(9.0), np.array([0.0] * 8 + [1.0]), np.arange(9) == 8)
+    array([0, 1, 2, 8, 3, 4, 5, 6, 7])
+    """
+    least = np.empty(len(scores), dtype=np.intp)  # the best place that each may have
+    least[np.argsort(-plain, kind="stable")] = np.arange(len(scores)) - PLACES
+    least[~is_held] = 0
+    result, waiting = list[int](), list[int]()
+    for at in np.argsort(-scores, kind="stable").tolist():
+        waiting.append(at)
+        while (next_ := next((item for item in waiting if least[item] <= len(result)), None)) is not None:
+            waiting.remove(next_)
+            result.append(next_)
+        if k is not None and len(result) >= k:
+            break
+    return np.array(result[:k], dtype=np.intp)

@@ -12,8 +12,7 @@ from mahala import ModelFileError
 from mahala.extend import Array, Stateful, array_value, is_sparse
 from mahala_search.adapter.memory.bonuses import NO_BONUS, Bonus, Bonuses, Keys
 from mahala_search.adapter.memory.remembered import digest_of
-from mahala_search.adapter.trust.trust import PagePairs
-from mahala_search.arrays import Arrays, FloatArray, IndexArray
+from mahala_search.arrays import Arrays, FloatArray, IndexArray, PagePairs
 
 # Queries that are remembered, and items of each.
 QUERIES, ITEMS = 20_000, 32

@@ -6,8 +6,8 @@ from scipy.special import expit
 from mahala import ModelFileError
 from mahala.extend import Array, Number, Part, Stateful, Texts
 from mahala_search.adapter.trust.signals import SIGNALS, Signals, SignalWeights
-from mahala_search.adapter.trust.trust import Hedge, PagePairs, mixtures, page_losses
-from mahala_search.arrays import FloatArray
+from mahala_search.adapter.trust.trust import Hedge, mixtures, page_losses
+from mahala_search.arrays import FloatArray, PagePairs
 
 # The length of the first step; later ones are in proportion to 1 / sqrt(pages).
 STEP = 0.15
@@ -33,7 +33,7 @@ class SignalRanker(Stateful):
     >>> page = {"score": np.array([2.0, 1.0, 0.0]), "fresh": np.array([0.0, 1.0, np.nan])}
     >>> for _ in range(100):
     ...     ranker.learn(page, (np.array([1, 1]), np.array([0, 2]), np.ones(2)))
-    >>> ranker.served().rank(page)[0]
+    >>> ranker.served().scores(page).argsort()[::-1]
     array([1, 0, 2])
     """
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mahala_search.adapter.memory.bonuses import Bonus, Keys, limited_order
 from mahala_search.arrays import Arrays, FloatArray, IndexArray
 
 # The most signals, the score of the engine included.
@@ -52,8 +53,8 @@ class SignalWeights(NamedTuple):
     is 0. The score of a result is the engine's own, in usual spreads, plus the weighted sum of its signals.
 
     >>> weights = SignalWeights(["score", "fresh"], np.array([0.0, 2.0]), np.array([1.0, 10.0]))
-    >>> weights.rank({"score": np.array([2.0, 1.0, 0.0]), "fresh": np.array([5.0, 25.0, np.nan])})
-    (array([1, 0, 2]), array([ 2., -1., -1.]))
+    >>> weights.scores({"score": np.array([2.0, 1.0, 0.0]), "fresh": np.array([5.0, 25.0, np.nan])})
+    array([-1.,  2., -1.])
     """
 
     names: Sequence[str]
@@ -69,11 +70,22 @@ class SignalWeights(NamedTuple):
                 columns[:, at] = np.nan_to_num((values - np.nanmean(values)) / self.spreads[at])
         return columns[:, 0].copy(), np.clip(columns, -CLIP, CLIP)
 
-    def rank(self, signals: Signals) -> tuple[IndexArray, FloatArray]:
-        """Return the numbers of the results, best first, and their scores in that order."""
+    def scores(self, signals: Signals) -> FloatArray:
+        """Return the scores of the results."""
         base, features = self.standardised(signals)
-        scores = base + features @ self.weights
-        order = np.argsort(-scores, kind="stable")
+        return np.asarray(base + features @ self.weights)
+
+    def rank(self, signals: Signals, similarity: FloatArray, bonus: Bonus, keys: Keys) -> tuple[IndexArray, FloatArray]:
+        """Return the numbers of the results, best first, and their scores in that order.
+
+        Parameters
+        ----------
+        similarity : of each result, NaN where it is missing
+        bonus, keys : what is remembered for the query, added to the similarity, and the keys of the results
+        """
+        added, is_held = bonus.of_items(keys)
+        plain, scores = (self.scores(signals | {"similarity": similarity + more}) for more in (0.0, added))
+        order = limited_order(plain, scores, is_held)
         return order, scores[order]
 
     def to_arrays(self) -> Arrays:

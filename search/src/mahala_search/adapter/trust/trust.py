@@ -4,12 +4,10 @@ import numpy as np
 
 from mahala import ModelFileError
 from mahala.extend import Array, Number, Stateful
-from mahala_search.arrays import FloatArray, IndexArray
+from mahala_search.arrays import FloatArray, PagePairs
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-
-PagePairs = tuple[IndexArray, IndexArray, FloatArray]
 
 
 def page_pairs(reactions: FloatArray) -> PagePairs:

@@ -1,7 +1,7 @@
 """A small engine in this process: dishes, found by words about them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,10 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class Dishes:
-    """An engine over vectors that never change: exact inner products, and what a search adds to them.
+    """An engine over vectors that never change: exact inner products.
 
     >>> dishes = Dishes()
-    >>> dishes.search(dishes.encode("soup of tomatoes"), {}, k=1)
+    >>> list(dishes.search(dishes.encode("soup of tomatoes"), k=1))
     ['Tomato soup']
     """
 
@@ -37,12 +37,10 @@ class Dishes:
         """Return the vectors of dishes."""
         return {id: self._vectors[self._row[id]] for id in ids}
 
-    def search(self, vector: FloatArray, boosts: Mapping[str, float], k: int) -> list[str]:
-        """Return the ids of the k dishes with the largest scores."""
+    def search(self, vector: FloatArray, k: int) -> dict[str, float]:
+        """Return the k dishes with the largest scores, best first."""
         scores = self._vectors @ vector
-        for id, boost in boosts.items():
-            scores[self._row[id]] += boost
-        return [self.ids[row] for row in np.argsort(-scores, kind="stable")[:k]]
+        return {self.ids[row]: float(scores[row]) for row in np.argsort(-scores, kind="stable")[:k]}
 
 
 def word_encoder(texts: Sequence[str], width: int) -> tuple[Callable[[str], FloatArray], FloatArray]:

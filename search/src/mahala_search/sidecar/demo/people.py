@@ -9,8 +9,8 @@ import numpy as np
 from mahala_search.sidecar.client import Client
 from mahala_search.sidecar.demo.dishes import Dishes
 
-# People, searches of all of them in a second, and results of a page.
-N_PEOPLE, RATE, PAGE = 400, 25.0, 10
+# People, searches of all of them in a second, results of the engine, and of a page.
+N_PEOPLE, RATE, FOUND, PAGE = 400, 25.0, 30, 10
 # What they eat, whatever they ask for.
 DIETS = {"vegan", "vegetarian"}
 # How often a dish is clicked that is looked at: of the kind and diet wanted, of the kind alone, any other.
@@ -58,7 +58,7 @@ class People(threading.Thread):
         query = int(self._rng.choice(len(self._queries), p=self._shares))
         user = f"person {self._rng.integers(N_PEOPLE)}"
         search = self._client.embed(self._vectors[query], self._queries[query], user=user)
-        ids = self._dishes.search(search.vector, search.boosts, PAGE)
+        ids = search.order(self._dishes.search(search.vector, FOUND))[:PAGE]
         seen = int(self._rng.integers(3, PAGE + 1))
         self._client.shown(search, ids, seen=seen)
         for place, id in enumerate(ids[:seen], 1):

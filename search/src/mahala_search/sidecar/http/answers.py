@@ -20,10 +20,11 @@ class Problem(TypedDict):
 
 
 class Boost(TypedDict):
-    """What to add to the score of an item."""
+    """What to add to the score of an item, and how many places it may gain at most by that; null: any number."""
 
     id: str
     add: float
+    places: int | None
 
 
 class Embedded(TypedDict):

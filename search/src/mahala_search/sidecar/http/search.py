@@ -58,13 +58,13 @@ def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[lis
     results: list[answers.Embedded] = []
     for search, row, vector, scale in zip(searches, rows, mapped, scales, strict=True):
         is_plain = search.arm == PLAIN
-        boosts = {} if is_plain else served.boosts(row, search.query.key, search.user, float(scale))
+        boosts = [] if is_plain else served.boosts(row, search.query.key, search.user, float(scale))
         results.append(
             {
                 "f32": encoded(row if is_plain else vector),
                 "search_id": None,
                 "arm": search.arm,
-                "boosts": [{"id": id, "add": value} for id, value in boosts.items()],
+                "boosts": [{"id": one.id, "add": one.add, "places": one.places} for one in boosts],
                 "token": None,
             }
         )
