@@ -23,7 +23,7 @@ from mahala_search.sidecar.experiment.arms import interleaved
 from mahala_search.sidecar.records import PLAIN
 from mahala_search.sidecar.serving import Boost, Served
 
-log = logging.getLogger("mahala_search")
+log = logging.getLogger("mahala_search.client")
 
 # Entries of one request, and seconds before what could not be sent is sent again.
 _BATCH, _PAUSE = 200, 1.0

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,9 @@ from typer.testing import CliRunner
 
 from mahala.cli.main import app
 from mahala_search import Client
+from mahala_search.sidecar.demo.dishes import ENCODER, WIDTH
+from mahala_search.sidecar.records import Settings
+from mahala_search.sidecar.store.store import Store
 from processes import COMMAND, Program
 
 QUERY = {"vector": [1.0, 0.0]}
@@ -108,6 +112,25 @@ def test_keys_are_needed_beyond_loopback_and_are_those_of_spaces(tmp_path, monke
     assert listed.splitlines()[1].endswith(" s")
     mahala_serve("keys", "revoke", listed.split()[0])
     assert "there is no key" in mahala_serve("keys", "revoke", "0000", code=2)
+
+
+@pytest.mark.parametrize("width", [128, 2])
+def test_the_demo_ends_with_its_sentence_or_says_why_nobody_searches(tmp_path, width):
+    with closing(Store(tmp_path / "search.db")) as store:
+        space = store.create("dishes", Settings(width, encoder=ENCODER))
+        with Process(tmp_path, "--demo", "--no-learn", "--database", "search.db") as process:
+            if width == WIDTH:
+                wait_for(lambda: store.progress(space.id)["logged"] > 0)
+                process.send(signal.SIGINT)
+            said = process.stdout.read(), process.stderr.read()
+            code = process.wait()
+    if width == WIDTH:
+        assert said[0].startswith("Too early to tell: 0 people had learned search")
+        assert (said[0].count("\n"), said[1], code) == (1, "", 0)
+    else:
+        assert (said[0], code) == ("", 2)
+        assert said[1].startswith("error: --demo: nobody can search in search.db: width of a space cannot be changed")
+        assert said[1].count("\n") == 1
 
 
 HEAVY = {"numba", "scipy", "sklearn", "fastapi", "pandas", "polars", "matplotlib", "faiss"}

@@ -26,6 +26,11 @@ def report(
 
     It needs a control share: the setting "control" of a space, such as {"share": 0.1}.
     """
+    show(read_reports(database, space, value), as_json, _parts)
+
+
+def read_reports(database: str, space: str | None, value: str = "clicks") -> dict[str, Any]:
+    """Return the report of a space, or of all, by name."""
     from mahala_search.sidecar.experiment.report import make_report
     from mahala_search.sidecar.store.store import Store
 
@@ -37,8 +42,7 @@ def report(
         if not names:
             raise ValueError(f"{database} has no spaces: --database names that of the sidecar")
         with store.reading() as connection:
-            reports = {name: make_report(connection, spaces[name], value) for name in names}
-    show(reports, as_json, _parts)
+            return {name: make_report(connection, spaces[name], value) for name in names}
 
 
 def _parts(reports: dict[str, Any]) -> Iterator[Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import logging
+import os
+import signal
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +17,7 @@ from typer.core import TyperGroup
 
 from mahala.extend.commands import Command, say
 from mahala_search.sidecar.commands.keys import DATABASE, Database, keys
-from mahala_search.sidecar.commands.report import report
+from mahala_search.sidecar.commands.report import read_reports, report
 
 if TYPE_CHECKING:
     import socket
@@ -79,7 +82,7 @@ def start(
     bound = bind(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
     say(address)
-    with _learning(database) if learn else nullcontext(), _people(address) if demo else nullcontext():
+    with _learning(database) if learn else nullcontext(), _people(address, database) if demo else nullcontext():
         if workers == 1:
             _serve(database, settings, bound)
         else:
@@ -94,21 +97,33 @@ def _learning(database: str) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _people(address: str) -> Iterator[None]:
-    """Let simulated people search until the end of the block."""
-    from mahala_search.sidecar.demo.run import demo
+def _people(address: str, database: str) -> Iterator[None]:
+    """Let simulated people search until the end of the block or Ctrl-C, then say what learned search brings them."""
+    from mahala_search.sidecar.demo import run
 
-    end = threading.Event()
+    begun, end, problems = threading.Event(), threading.Event(), list[Exception]()
 
-    def run() -> None:
-        with demo(address):
-            end.wait()
+    def search() -> None:
+        try:
+            with run.demo(address):
+                begun.set()
+                end.wait()
+        except Exception as error:
+            if not end.is_set():
+                problems.append(error)
+                os.kill(os.getpid(), signal.SIGINT)  # the server ends
 
-    threading.Thread(target=run, name="mahala-people", daemon=True).start()  # its first request waits for the server
+    logging.getLogger("mahala_search.client").setLevel(logging.ERROR)  # the server ends before its client
+    threading.Thread(target=search, name="mahala-people", daemon=True).start()  # its first request waits for the server
     try:
-        yield
+        with suppress(KeyboardInterrupt):
+            yield
     finally:
         end.set()
+        if problems:
+            raise ValueError(f"--demo: nobody can search in {database}: {problems[0]}")
+        report = read_reports(database, run.SPACE)[run.SPACE] if begun.is_set() else None
+        say("The demo ended before anyone searched." if report is None else report["sentence"])
 
 
 def _serve(database: str, settings: ServerSettings, bound: socket.socket) -> None:

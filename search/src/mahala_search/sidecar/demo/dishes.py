@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from mahala_search.arrays import FloatArray
-from mahala_search.sidecar.records import Settings
 
 WIDTH = 128
-# What the demo's space is made with, but for its control share.
-SETTINGS = Settings(WIDTH, encoder="words of dishes, latent semantic analysis")
+ENCODER = "words of dishes, latent semantic analysis"
 _FIELDS = ("title", "cuisine", "kind", "diet", "country", "text")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 

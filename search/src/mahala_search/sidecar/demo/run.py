@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
-
 from mahala_search.sidecar.client import Client
-from mahala_search.sidecar.demo.dishes import SETTINGS, Dishes
+from mahala_search.sidecar.demo.dishes import ENCODER, WIDTH, Dishes
 from mahala_search.sidecar.demo.people import RATE, People
 
 SPACE = "dishes"
@@ -15,14 +13,11 @@ SHARE = 0.4
 
 
 @contextmanager
-def demo(address: str, *, key: str | None = None, rate: float = RATE) -> Iterator[People]:
+def demo(address: str, *, rate: float = RATE) -> Iterator[People]:
     """Have people search dishes beside the sidecar at an address, until the end of the block."""
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=address, headers=headers, timeout=10.0) as http:
-        body = {"width": SETTINGS.width, "encoder": SETTINGS.encoder, "control": {"share": SHARE, "mode": "plain"}}
-        http.put(f"/v1/spaces/{SPACE}", json=body).raise_for_status()
     dishes = Dishes()
-    with Client(address, SPACE, key=key, vectors=dishes.vectors, refresh=1.0) as client:
+    with Client(address, SPACE, vectors=dishes.vectors, refresh=1.0, timeout=10.0) as client:
+        client.call("PUT", body={"width": WIDTH, "encoder": ENCODER, "control": {"share": SHARE, "mode": "plain"}})
         people = People(client, dishes, rate=rate)
         people.start()
         try:
