@@ -27,7 +27,7 @@ from sklearn.base import clone
 
 import mahala
 import mahala_search
-from contract.learners import ALL
+from contract.learners import ALL, REPRESENTATIVES
 from mahala.cli.models import load_model
 from mahala.cli.tables import open_input, read_items
 from mahala.data.datasets import read_data
@@ -79,7 +79,7 @@ def prepare(amount: int) -> None:
     y = np.arange(24) % 3
     X = rng.normal(size=(24, D)) + np.eye(3, D)[y]
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        for learner in ALL:
+        for learner in ALL if amount > SHORT else REPRESENTATIVES:
             fitted = clone(learner).fit(X, y)
             _add_model(Path(folder, "model.safetensors"), fitted)
         for metric in (

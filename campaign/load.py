@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -36,7 +37,7 @@ def n_cases(amount: int) -> int:
 def prepare(amount: int) -> None:
     """Compile what the learners need."""
     X, y = draw_rows(np.random.default_rng(0))
-    for learner in _PANEL.values():
+    for learner in _PANEL.values() if amount > SHORT else ():
         learner.fit(X, y)
 
 
@@ -58,11 +59,12 @@ def busy(n: int) -> Iterator[None]:
             os.waitpid(pid, 0)
 
 
-def _compared(X: np.ndarray, y: np.ndarray, n_jobs: int, n_threads: int, seed: int) -> tuple[Any, np.ndarray]:
+def _compared(X: np.ndarray, y: np.ndarray, n_jobs: int, n_threads: int, seed: int, **options: Any) -> tuple[Any, Any]:
     """What must be the same, and what may differ by rounding."""
     learners = _QUICK | {name: _PANEL[name] for name in list(_PANEL)[seed % 3 :][:1]}
+    options |= {"folds": 3, "repeats": 2, "budget": None, "n_jobs": n_jobs, "random_state": seed}
     with mahala.config_context(n_threads=n_threads):
-        board = compare(X, y, learners, folds=3, repeats=2, budget=None, n_jobs=n_jobs, random_state=seed)
+        board = compare(X, y, learners, **options)
     entries = [(entry.name, entry.scaling, entry.stopped, entry.errors.tolist()) for entry in board.entries]
     return (board.verdict, entries), np.zeros(1)
 
@@ -79,8 +81,9 @@ def _chosen(X: np.ndarray, y: np.ndarray, n_jobs: int, n_threads: int, seed: int
 def run(case: int, seed: int, amount: int) -> int:
     rng = np.random.default_rng([seed, case])
     X, y = draw_rows(rng)
-    of_auto = chance(rng, 0.3)
-    act, number = _chosen if of_auto else _compared, int(rng.integers(99))
+    of_auto = chance(rng, 0.3) and amount > SHORT
+    act: Any = _chosen if of_auto else _compared if amount > SHORT else partial(_compared, baselines=False)
+    number = int(rng.integers(99))
     with patch.object(threads, "DISPATCH", 1.0):  # threads for little work
         expected, matrix = act(X, y, 1, 1, number)
         for n_busy, n_jobs, n_threads in _WAYS[:1] if amount == SHORT else _WAYS:

@@ -83,7 +83,7 @@ def n_cases(amount: int) -> int:
 
 def prepare(amount: int) -> None:
     """Compile what the learners need."""
-    for case in range(len(_CASES)) if amount > SHORT else range(amount):
+    for case in range(len(_CASES)) if amount > SHORT else ():
         with suppress(Failed):
             run(case, 0, amount)
 

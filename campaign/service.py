@@ -34,11 +34,13 @@ from mahala_search.sidecar.store.checkpoints import Checkpoints
 from mahala_search.sidecar.store.store import Store
 
 from .runner import Failed
+from .values import Rng
 
-# Cases: each kills a sidecar N_KILLS times.
+# Cases: each kills a sidecar a few times.
 AMOUNT, SHORT = 100, 1
 CPU_SECONDS = 300.0
-N_KILLS, N_CLIENTS, N_EACH, WIDTH, N_ITEMS = 3, 3, 40, 6, 30
+N_CLIENTS, WIDTH, N_ITEMS = 3, 6, 30
+_FULL, _SHORT = (3, 40), (1, 10)  # kills, and searches of each client
 LEARNER = {"user_cap": 20, "random_state": 0}
 
 
@@ -55,6 +57,7 @@ def prepare(amount: int) -> None:
 
 def run(case: int, seed: int, amount: int) -> int:
     rng = np.random.default_rng([seed, case])
+    n_kills, n_each = _FULL if amount > SHORT else _SHORT
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         folder = Path(name)
         store = Store(folder / "search.db")
@@ -62,12 +65,14 @@ def run(case: int, seed: int, amount: int) -> int:
         store.add_vectors(space.id, {f"i{at}": rng.normal(size=WIDTH) for at in range(N_ITEMS)})
         store.close()
         with socket.create_server(("127.0.0.1", 0), backlog=128) as bound:
-            clicked = _under_load(folder, bound, rng)
+            clicked = _under_load(folder, bound, rng, n_kills, n_each)
+        if len(clicked) != N_CLIENTS * n_each:
+            raise Failed(f"{len(clicked)} of {N_CLIENTS * n_each} clicks were acknowledged")
         _check(folder, clicked)
-    return N_KILLS
+    return n_kills
 
 
-def _under_load(folder: Path, bound: socket.socket, rng: np.random.Generator) -> dict[str, str]:
+def _under_load(folder: Path, bound: socket.socket, rng: Rng, n_kills: int, n_each: int) -> dict[str, str]:
     """Kill a sidecar while clients use it; return the item of each click that it acknowledged, by the search."""
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     seeds = rng.integers(2**31, size=N_CLIENTS).tolist()
@@ -76,10 +81,10 @@ def _under_load(folder: Path, bound: socket.socket, rng: np.random.Generator) ->
     reading, writing = os.pipe()
     clients = os.fork()
     if clients == 0:
-        os.write(writing, json.dumps(_use(address, seeds)).encode())
+        os.write(writing, json.dumps(_use(address, seeds, n_each)).encode())
         os._exit(0)
     os.close(writing)
-    for _ in range(N_KILLS):
+    for _ in range(n_kills):
         time.sleep(float(rng.random()) * 0.8)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -113,12 +118,12 @@ def _wait(folder: Path) -> None:
     store.close()
 
 
-def _use(address: str, seeds: list[int]) -> dict[str, Any]:
+def _use(address: str, seeds: list[int], n_each: int) -> dict[str, Any]:
     """Let clients use the sidecar; return what it acknowledged, and what went wrong."""
     clicked: dict[str, str] = {}
     problems: list[BaseException] = []
     clients = [
-        threading.Thread(target=_client, args=(address, number, own, clicked, problems))
+        threading.Thread(target=_client, args=(address, number, own, n_each, clicked, problems))
         for number, own in enumerate(seeds)
     ]
     for client in clients:
@@ -128,11 +133,13 @@ def _use(address: str, seeds: list[int]) -> dict[str, Any]:
     return {"clicked": clicked, "problem": repr(problems[0]) if problems else ""}
 
 
-def _client(address: str, number: int, seed: int, clicked: dict[str, str], problems: list[BaseException]) -> None:
+def _client(
+    address: str, number: int, seed: int, n_each: int, clicked: dict[str, str], problems: list[BaseException]
+) -> None:
     rng = np.random.default_rng(seed)
     try:
         with httpx.Client(base_url=f"{address}/v1/spaces/s", timeout=5.0) as http:
-            for at in range(N_EACH):
+            for at in range(n_each):
                 query = {"f32": encoded(rng.normal(size=WIDTH)), "id": f"q{rng.integers(9)}", "user": f"u{at % 4}"}
                 ids = [f"i{item}" for item in rng.permutation(N_ITEMS)[:5]]
                 (found,) = _post(http, "/embed", {"queries": [query]})["results"]
@@ -201,9 +208,7 @@ def _check(folder: Path, clicked: dict[str, str]) -> None:
     with store.reading() as connection:
         columns = tables.pages.c.id, tables.pages.c.reactions
         pages = {row.id: row.reactions for row in connection.execute(sa.select(*columns))}
-    if len(clicked) != N_CLIENTS * N_EACH or any(
-        "click" not in pages[id].get(item, {}) for id, item in clicked.items()
-    ):
+    if any("click" not in pages[id].get(item, {}) for id, item in clicked.items()):
         raise Failed(f"of {len(clicked)} clicks that were acknowledged, some are not in the database")
     for id, item in clicked.items():
         of_page = [entry for entry in entries if entry.search_id == id]

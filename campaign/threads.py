@@ -35,7 +35,7 @@ _FILTERS = [Perceptron, PAUM, NearestFilter]
 
 
 def n_cases(amount: int) -> int:
-    return len(_STREAMS) + len(_FILTERS) + 1
+    return 1 + len(_FILTERS) + (len(_STREAMS) if amount > SHORT else 4)
 
 
 def prepare(amount: int) -> None:
@@ -45,28 +45,28 @@ def prepare(amount: int) -> None:
 def _subject(case: int) -> tuple[Any, Callable[[Any], object], Callable[[Any], Any], Callable[[Any], int]]:
     """Return a learner, a step of it, what can be seen of its model, and the number of its steps."""
     a, b, c = np.random.default_rng(0).normal(size=(3, D))
-    if case < len(_STREAMS):
-        learner = clone(_STREAMS[case]).set_params(record=False)
-        arguments = (a, b, True) if isinstance(learner, PairLearner) else (a, b, c)
+    if case == 0:
         return (
-            learner,
-            lambda own: own.learn_one(*arguments),
+            mahala_search.QueryAdapter(random_state=0),
+            lambda own: own.learn_one(a, np.stack([b, c]), [False, True], query_id=1),
             lambda own: content(own.to_parts()),
-            lambda own: own.n_steps_,
+            lambda own: own.n_impressions_,
         )
-    case -= len(_STREAMS)
-    if case < len(_FILTERS):
+    if case <= len(_FILTERS):
         return (
-            _FILTERS[case](record=False),
+            _FILTERS[case - 1](record=False),
             lambda own: own.learn_one(a, False),
             lambda own: content(own.decision_function(np.stack([a, b, c]))),
             lambda own: own.n_steps_,
         )
+    # The first few are of several kinds.
+    learner = clone(_STREAMS[7 * case % len(_STREAMS)]).set_params(record=False)
+    arguments = (a, b, True) if isinstance(learner, PairLearner) else (a, b, c)
     return (
-        mahala_search.QueryAdapter(random_state=0),
-        lambda own: own.learn_one(a, np.stack([b, c]), [False, True], query_id=1),
+        learner,
+        lambda own: own.learn_one(*arguments),
         lambda own: content(own.to_parts()),
-        lambda own: own.n_impressions_,
+        lambda own: own.n_steps_,
     )
 
 
