@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
 from collections import Counter
-from datetime import date
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -53,29 +53,37 @@ def changed_files():
     return set()
 
 
-def leave_out_pages(config, items):
-    """Run the code of changed pages and of every seventh page, another seventh each day of the week.
+def is_due(item, changed):
+    """Whether what a test of something published is about has changed; other tests always run.
 
-    MAHALA_DOCS=all runs all of them, and so do -k and the name of a test.
+    Types are checked in each run, also of what papers call.
     """
-    name = "test_code_of_a_page_runs_and_prints_what_the_page_says"
-    pages = [item for item in items if getattr(item, "originalname", None) == name]
+    path = item.path.relative_to(ROOT).as_posix()
+    if getattr(item, "originalname", None) == "test_code_of_a_page_runs_and_prints_what_the_page_says":
+        return item.callspec.params["page"].relative_to(ROOT).as_posix() in changed
+    if path == "tests/test_site.py":
+        return any(name.startswith(("docs/", "mkdocs.yml", "src/", "search/src/")) for name in changed)
+    paper = re.match(r"tests/papers/(?:test_)?([a-z]+\d{4})", path)
+    return paper is None or any(re.match(rf"(?:tests/)?papers/(?:test_)?{paper[1]}", name) for name in changed)
+
+
+def leave_out_unchanged(config, items):
+    """Leave out the code of pages, the site, and papers that are as on main: MAHALA_DOCS=all runs all, as each night.
+
+    So do -k and the name of a test.
+    """
     named = config.option.keyword or any("::" in argument for argument in config.args)
-    if not pages or named or os.environ.get("MAHALA_DOCS") == "all":
+    if named or os.environ.get("MAHALA_DOCS") == "all":
         return
-    changed, today = changed_files(), date.today().toordinal()
-    left_out = [
-        item
-        for number, item in enumerate(pages)
-        if (number + today) % 7 and item.callspec.params["page"].relative_to(ROOT).as_posix() not in changed
-    ]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    changed = changed_files()
+    due = [is_due(item, changed) for item in items]
+    config.hook.pytest_deselected(items=[item for item, yes in zip(items, due, strict=True) if not yes])
+    items[:] = [item for item, yes in zip(items, due, strict=True) if yes]
 
 
 def pytest_collection_modifyitems(config, items):
     """Mark tests by what they need, and let each of two test processes begin with half of the slow files."""
-    leave_out_pages(config, items)
+    leave_out_unchanged(config, items)
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
