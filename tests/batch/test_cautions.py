@@ -60,9 +60,7 @@ def test_one_direction_with_more_errors_is_named():
     near, far = (np.linalg.norm(X[a] - X[rows], axis=1) for rows in (b, c))
     triplets = Triplets(X, a, np.where(near < far, b, c), np.where(near < far, c, b))
     for data in (triplets, Pairs(X, a, b, near < np.median(near))):
-        assert "that of the Euclidean distance 0.0%" in caution(
-            learner, data, Run(None, lambda *_: None, objectives=[1.0])
-        )
+        assert "that of the Euclidean distance 0.0%" in caution(learner, data, Run(objectives=[1.0]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PCA(n_components=1).fit(X, y)  # which was asked for

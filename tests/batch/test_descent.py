@@ -20,8 +20,8 @@ def bowl(L):
     return 1.0 + float(np.sum(weights * np.square(L - CENTRE))), 2.0 * weights * (L - CENTRE)
 
 
-def run(callback=None):
-    return Run(callback, lambda number, objective: None)
+def run(max_iter, tol, callback=None):
+    return Run(callback, max_iter=max_iter, tol=tol)
 
 
 def to_model(L):
@@ -30,14 +30,14 @@ def to_model(L):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_reaches_the_minimum_in_the_dtype_of_the_start(dtype):
-    seen, record = [], run()
+    seen, record = [], run(100, 1e-12)
 
     def objective(L):
         seen.append((L.dtype, L.shape))
         return bowl(L)
 
     start = np.zeros((2, 3), dtype=dtype)
-    reason = descend(objective, start, record, max_iter=100, tol=1e-12, to_model=to_model)
+    reason = descend(objective, start, record, to_model=to_model)
     assert reason in ("converged", "precision")
     assert set(seen) == {(np.dtype(dtype), (2, 3))}
     np.testing.assert_allclose(record.model["L"], CENTRE, atol=1e-3)
@@ -51,21 +51,21 @@ def test_the_scale_of_the_objective_does_not_matter(scale):
         value, gradient = bowl(L)
         return scale * value, scale * gradient
 
-    record = run()
-    descend(objective, np.zeros((2, 3)), record, max_iter=100, tol=1e-9, to_model=to_model)
+    record = run(100, 1e-9)
+    descend(objective, np.zeros((2, 3)), record, to_model=to_model)
     assert record.objectives[-1] == pytest.approx(scale, rel=1e-6)
 
 
 def test_stop_reasons():
     start = np.zeros((2, 3))
-    record = run()
-    assert descend(bowl, start, record, max_iter=2, tol=0.0, to_model=to_model) == "max_iter"
+    record = run(2, 0.0)
+    assert descend(bowl, start, record, to_model=to_model) == "max_iter"
     assert len(record.objectives) == 2
-    record = run(lambda iteration: iteration.number == 3)
-    assert descend(bowl, start, record, max_iter=99, tol=0.0, to_model=to_model) == "callback"
+    record = run(99, 0.0, lambda iteration: iteration.number == 3)
+    assert descend(bowl, start, record, to_model=to_model) == "callback"
     assert len(record.objectives) == 3
-    record = run()
-    reason = descend(bowl, CENTRE, record, max_iter=99, tol=1e-6, to_model=to_model, report=np.log)
+    record = run(99, 1e-6)
+    reason = descend(bowl, CENTRE, record, to_model=to_model, report=np.log)
     assert (reason, record.objectives) == ("converged", [0.0])
     np.testing.assert_array_equal(record.model["L"], CENTRE)
 

@@ -27,7 +27,7 @@ def test_records_and_shows_every_iteration():
 
 
 def test_without_a_callback_nothing_stops():
-    assert not Run(None, lambda number, objective: None).step(1.0, {"w": np.ones(2)})
+    assert not Run().step(1.0, {"w": np.ones(2)})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -60,6 +60,7 @@ class BatchLearner(DistanceMixin, Learner):
 
     # Values for learners without these parameters.
     max_iter: int = 1
+    tol: float = 0.0
     warm_start: bool = False
     callback: Callback | None = None
     verbose: bool = False
@@ -110,7 +111,7 @@ class BatchLearner(DistanceMixin, Learner):
                 data = self._training_data(X, y, reset=warm is None)
                 data = data if prepare is None else prepare(data)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
-                run = Run(self.callback, show, warm, resumes=resumes and warm is not None)
+                run = Run(self.callback, show, self.max_iter, self.tol, warm, resumes=resumes and warm is not None)
                 try:
                     with no_interrupt_lost():
                         reason = self._learn(data, run)

@@ -19,6 +19,7 @@ from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matri
 VECTORS = 25
 _LARGEST_TOL = 1e100  # SciPy divides it by the precision of float64
 Objective = Callable[[RealArray], tuple[float, RealArray]]
+Bounds = list[tuple[float | None, None]]
 Init = Literal["auto", "identity", "pca", "lda", "random"] | MahalanobisMetric
 
 
@@ -27,20 +28,19 @@ def descend(
     start: RealArray,
     run: Run,
     *,
-    max_iter: int,
-    tol: float,
     to_model: Callable[[RealArray], Model | Callable[[], Model]] = lambda L: {"L": L},
     report: Callable[[float], float] = float,
     solved: Callable[[], bool] = lambda: False,
-    bounds: list[tuple[float, None]] | None = None,
+    most: int | None = None,
+    bounds: Bounds | None = None,
 ) -> str:
-    """Lower the objective until it has converged; return the stop reason.
+    """Lower the objective until it has converged, in at most as many iterations as the run has left, or `most`.
 
-    The reason is "converged" if an iteration gains less than `tol` relative to the objective, "precision" if rounding
-    keeps any step from lowering it, and "solved" if `solved` says so. `report` converts the objective to the one that
-    is recorded. These functions and `to_model` are called for the variables at which the objective was computed last.
-    It gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64. `bounds` are
-    those of each variable.
+    The stop reason is "converged" if an iteration gains less than `run.tol` relative to the objective, "precision" if
+    rounding keeps any step from lowering it, and "solved" if `solved` says so. `report` converts the objective to the
+    one that is recorded. These functions and `to_model` are called for the variables at which the objective was
+    computed last. It gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64.
+    `bounds` are those of each variable.
     """
     reason, seen = "", start
     unit = 0.0  # the first objective: SciPy measures gains relative to the objective or 1, whichever is larger
@@ -67,7 +67,8 @@ def descend(
         if reason:
             raise StopIteration
 
-    ftol = min(float(tol), _LARGEST_TOL)
+    ftol, max_iter = min(float(run.tol), _LARGEST_TOL), run.max_iter - len(run.objectives)
+    max_iter = max_iter if most is None else min(most, max_iter)
     options: Any = {"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": ftol, "gtol": 0.0}
     first = start.astype(np.float64).ravel()
     result = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=record, options=options)

@@ -122,8 +122,8 @@ class GML(IterationParams, WeightedLearner):
         if self.solver == "lbfgs":
             # The sums have weights of mean 1.
             unit = 1.0 if weights is None else float(weights.mean()) ** 2
-            params: Any = {"max_iter": self.max_iter, "tol": self.tol, "to_model": coordinates.to_model}
-            return descend(objective, start, run, report=lambda value: unit * value, **params)
+            recorded: Any = {"to_model": coordinates.to_model, "report": lambda value: unit * value}
+            return descend(objective, start, run, **recorded)
         return self._vsgd(objective, start, coordinates, data, run)
 
     def _vsgd(

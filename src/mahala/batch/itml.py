@@ -107,7 +107,7 @@ class ITML(IterationParams, BatchLearner):
         prior = prior_components(self.prior, data.X)
         data = as_pairs(data, self.n_pairs, self._rng)
         problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))
-        return problem.solve(run, run.warm, max_iter=self.max_iter, tol=self.tol)
+        return problem.solve(run)
 
 
 class _Problem(LogDetProblem):

@@ -130,10 +130,9 @@ class LMNN(IterationParams, TripletLearner):
         losses = ITERATIONS_BEFORE_LOSS if self.n_components is None and widest >= FEWEST_ROWS else ()
         stages = [*((SMOOTHINGS[0], most) for most in losses), *((width, self.max_iter) for width in SMOOTHINGS)]
         for smoothing, most in stages:
-            left = min(most, self.max_iter - len(run.objectives))
             # The descent minimises smoothed hinges, but the run records the objective with plain ones.
             plain: Any = {"to_model": to_model, "report": lambda _: hinge}
-            reason = descend(objective, start, run, max_iter=left, tol=self.tol, **plain)
+            reason = descend(objective, start, run, most=most, **plain)
             if reason == "callback" or len(run.objectives) >= self.max_iter:
                 break
             if most < self.max_iter:

@@ -75,14 +75,15 @@ class LogDetProblem(ABC):
     def _loss(self, distances: FloatArray) -> tuple[float, FloatArray]:
         """Return the loss and its derivatives with respect to the squared distances of the pairs."""
 
-    def solve(self, run: Run, warm: Model | None, *, max_iter: int, tol: float) -> str:
-        """Lower the objective until it is at most `tol` times itself above its minimum; return the stop reason."""
+    def solve(self, run: Run) -> str:
+        """Lower the objective until it is at most `run.tol` times itself above its minimum; return the stop reason."""
+        tol, run.tol = run.tol, 0.0  # the gap ends the descent, and no small gain
 
         def solved() -> bool:
             return self._gap() <= tol * self._value and not self._limited
 
-        start = self._start(None if warm is None else warm["M"])
-        reason = descend(self, start, run, max_iter=max_iter, tol=0.0, to_model=self._to_model, solved=solved)
+        start = self._start(None if run.warm is None else run.warm["M"])
+        reason = descend(self, start, run, to_model=self._to_model, solved=solved)
         return {"solved": "converged", "converged": "precision"}.get(reason, reason)
 
     def _start(self, warm: RealArray | None) -> FloatArray:

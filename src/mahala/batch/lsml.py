@@ -103,7 +103,7 @@ class LSML(IterationParams, BatchLearner):
         if isinstance(data, Quadruplets):
             data = _Weighted(data.X, data, np.ones(len(data)))
         problem = _Problem(data.quadruplets, prior, data.weights, float(self.gamma))
-        return problem.solve(run, run.warm, max_iter=self.max_iter, tol=self.tol)
+        return problem.solve(run)
 
 
 class _Weighted(NamedTuple):

@@ -65,8 +65,7 @@ class MCML(IterationParams, BatchLearner):
             return divergence, 2.0 * pull.T @ X
 
         start = first_components(self.init, None, X, None, self._rng, run.warm, unit)
-        max_iter, tol = self.max_iter, self.tol
-        return descend(objective, start, run, max_iter=max_iter, tol=tol, to_model=lambda L: {"L": L / unit})
+        return descend(objective, start, run, to_model=lambda L: {"L": L / unit})
 
 
 def _divergence(Z: FloatArray, labels: Labels, rows: IndexArray) -> tuple[float, FloatArray]:

@@ -87,7 +87,7 @@ class MLKR(IterationParams, BatchLearner):
 
         start = first_components(self.init, self.n_components, X, None, self._rng, run.warm, unit)
         in_features: Any = {"to_model": lambda L: {"L": L / unit}, "report": lambda error: deviation**2 * error}
-        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, **in_features)
+        return descend(objective, start, run, **in_features)
 
     def _validated(
         self, X: "RowsLike | Comparisons", y: "ArrayLike | None", *, reset: bool

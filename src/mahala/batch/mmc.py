@@ -98,4 +98,4 @@ class MMC(IterationParams, BatchLearner):
 
         codes = None if isinstance(data, Pairs) else data.codes
         start, _ = first_variables(coordinates, self.init, None, codes, self._rng, run.warm)
-        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=to_model, report=np.exp)
+        return descend(objective, start, run, to_model=to_model, report=np.exp)

@@ -109,5 +109,4 @@ class NCA(IterationParams, BatchLearner):
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
         start = first_components(self.init, self.n_components, X, codes, self._rng, run.warm, unit)
-        max_iter, tol = self.max_iter, self.tol
-        return descend(objective, start, run, max_iter=max_iter, tol=tol, to_model=lambda L: {"L": L / unit})
+        return descend(objective, start, run, to_model=lambda L: {"L": L / unit})

@@ -69,8 +69,7 @@ class NCMML(IterationParams, BatchLearner):
             return _loss(L, X, centroids, own)
 
         start = first_components(self.init, self.n_components, X, data.codes, self._rng, run.warm, unit)
-        max_iter, tol = self.max_iter, self.tol
-        return descend(objective, start, run, max_iter=max_iter, tol=tol, to_model=lambda L: {"L": L / unit})
+        return descend(objective, start, run, to_model=lambda L: {"L": L / unit})
 
 
 def _centroids(X: FloatArray, codes: IndexArray, n: int, seed: int) -> tuple[FloatArray, IndexArray]:

@@ -58,14 +58,16 @@ class IterationParams(ReadableSignature):
 
 @dataclass(eq=False)
 class Run:
-    """The iterations of one fit: the objective after each of them and the last model.
+    """The iterations of one fit: their limits, the objective after each of them and the last model.
 
     `warm` is the model of an earlier fit from which this one starts, or None. `resumes` says whether the fit continues
     with more data.
     """
 
-    callback: Callback | None
-    show: Callable[[int, float], None]
+    callback: Callback | None = None
+    show: Callable[[int, float], None] = lambda number, objective: None
+    max_iter: int = 1
+    tol: float = 0.0
     warm: Model | None = None
     resumes: bool = False
     objectives: list[float] = field(default_factory=list)

@@ -125,7 +125,7 @@ class SCML(IterationParams, BatchLearner):
             bases = np.vstack([warm["bases"], bases])
             start = np.concatenate([warm["basis_weights"] * scale, start])
         problem = _Problem(triplets, bases, float(self.beta) / scale)
-        reason = problem.solve(start, run, scale, max_iter=self.max_iter, tol=self.tol)
+        reason = problem.solve(start, run, scale)
         if reason != "callback" and not run.model["basis_weights"].any():
             size = f"rows that differ by {np.sqrt(scale):.3g} in the mean"
             raise ValueError(f"beta must be smaller for {size}, got {self.beta:g}: all weights are zero")
@@ -165,9 +165,9 @@ class _Problem:
         lengths = np.square(product(triplets.X, bases.T)).sum(axis=0)
         self._unit = np.divide(1.0, lengths, out=np.ones(len(bases)), where=lengths > 0.0)
 
-    def solve(self, start: FloatArray, run: Run, scale: float, *, max_iter: int, tol: float) -> str:
+    def solve(self, start: FloatArray, run: Run, scale: float) -> str:
         """Lower the objective with smoothed hinges, which come nearer to the plain ones; return the stop reason."""
-        weights = start / self._unit
+        weights, tol, run.tol = start / self._unit, run.tol, 0.01 * run.tol
 
         def to_model(variables: FloatArray) -> Model:
             nonlocal weights
@@ -177,12 +177,11 @@ class _Problem:
             return {"L": _map(bases, active), "bases": bases, "basis_weights": active}
 
         for self._smoothing in SMOOTHINGS:
-            left = max_iter - len(run.objectives)
             more: Any = {"to_model": to_model, "report": lambda _: self._value, "bounds": [(0.0, None)] * len(start)}
-            reason = descend(self, weights, run, max_iter=left, tol=0.01 * tol, **more)
+            reason = descend(self, weights, run, **more)
             # The smoothed objective is never above the plain one, so its minimum bounds that of the plain one.
             smoothed, _ = self(weights)
-            if reason == "callback" or len(run.objectives) >= max_iter:
+            if reason == "callback" or len(run.objectives) >= run.max_iter:
                 return reason
             if self._value - smoothed <= tol * self._value:
                 return "converged"

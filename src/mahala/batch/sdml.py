@@ -1,8 +1,9 @@
 """SDML: sparse metric learning by a penalised LogDet divergence (Qi, Tang, Zha, Chua, Zhang, 2009)."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import lapack
@@ -123,7 +124,7 @@ class SDML(IterationParams, BatchLearner):
         run.first = lambda: to_model(np.linalg.inv(inverse).astype(np.float64))
         try:
             lasso = _Lasso(inverse + balance * pairs, float(self.sparsity))
-            return lasso.solve(start, run, to_model, constant, max_iter=self.max_iter, tol=self.tol)
+            return lasso.solve(start, run, to_model, constant)
         except _UnboundedError as error:
             reason = "the objective has no minimum, because dissimilar pairs differ too much"
             advice = f"below {largest:.3g} it always has one, which balance='auto' ensures"
@@ -169,22 +170,20 @@ class _Lasso:
         np.fill_diagonal(self._penalty, 0.0)
         self._constant = -2.0 * float(np.log(scale).sum())
 
-    def solve(
-        self, start: RealArray | None, run: Run, to_model: Any, constant: float, *, max_iter: int, tol: float
-    ) -> str:
-        """Lower the objective until it is at most `tol` above its minimum; return the stop reason."""
+    def solve(self, start: RealArray | None, run: Run, to_model: Callable[[FloatArray], Model], constant: float) -> str:
+        """Lower the objective until it is at most `run.tol` above its minimum; return the stop reason."""
         # The minimum for a large penalty, for none, and an earlier one.
         starts = [np.eye(len(self._P)), self._value(self._P)[1], *([] if start is None else [start / self._units])]
         M = min(starts, key=lambda M: self._value(M)[0])
         value, W = self._value(M)
         reason = "max_iter"
-        for _ in range(max_iter):
+        for _ in range(run.max_iter):
             before = value
             M, value, W = self._step(M, value, W)
             if run.step(value + self._constant + constant, partial(to_model, M * self._units)):
                 return "callback"
             gap = self._gap(value, W)
-            if gap <= tol * max(1.0, abs(value)):
+            if gap <= run.tol * max(1.0, abs(value)):
                 return "converged"
             if value == before or np.abs(M).max() > LARGEST:
                 reason = "precision"

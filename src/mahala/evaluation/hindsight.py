@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
 
+from mahala.batch.descent import Bounds, Objective, descend
+from mahala.batch.run import Run
 from mahala.support.arrays import FloatArray
 
 # The gap is that to the best of all metrics up to so many times as large as the one that was found.
@@ -110,39 +111,39 @@ class TripletLosses(NamedTuple):
             parts = variables.reshape(-1, *kappa.shape)
             return np.asarray(parts[0] - parts[1] if split else parts[0])
 
-        def smoothed(M: FloatArray, width: float) -> tuple[float, FloatArray]:
+        def smoothed(M: FloatArray) -> tuple[float, FloatArray]:
             hinges = white.hinges(M)
             weights = np.minimum(hinges / width, 1.0)
             return float(weights @ (hinges - 0.5 * width * weights)), -(white.X.T * weights) @ white.Q
 
-        def objective(variables: FloatArray, width: float) -> tuple[float, FloatArray]:
-            value, G = smoothed(matrix(variables), width)
+        def objective(variables: FloatArray) -> tuple[float, FloatArray]:
+            value, G = smoothed(matrix(variables))
             if not split:
                 return value, G.ravel()
             return value + float(np.tile(kappa.ravel(), 2) @ variables), np.stack([kappa + G, kappa - G]).ravel()
 
-        def gap(M: FloatArray, width: float) -> tuple[float, float]:
+        def gap(M: FloatArray) -> tuple[float, float]:
             """The most that the total can fall, as tangents of the smoothed one are below it, and the total."""
-            value, G = smoothed(M, width)
+            value, G = smoothed(M)
             penalty = float(np.sum(kappa * np.abs(M)))
             total = float(white.hinges(M).sum()) + penalty
             largest = LARGER * max(float(np.linalg.norm(M)), self.margin)
             steepest = float(np.linalg.norm(np.maximum(np.abs(G) - kappa, 0.0)))
             return min(total, total - value + float(np.sum(G * M)) + largest * steepest), total
 
-        def is_close(variables: FloatArray, width: float) -> bool:
-            falls, total = gap(matrix(variables), width)
+        def is_close(variables: FloatArray) -> bool:
+            falls, total = gap(matrix(variables))
             return falls <= tol * max(total, unit)
 
         variables, bounds = np.zeros((1 + split) * kappa.size), [(0.0 if split else None, None)] * (1 + split)
         best, least = np.zeros(kappa.shape), np.inf
         for share in WIDTHS:
-            options = share * (self.margin or 1.0)
-            variables = _descended(objective, variables, bounds * kappa.size, is_close, options)
-            falls, _ = gap(matrix(variables), options)
+            width = share * (self.margin or 1.0)
+            variables = _descended(objective, variables, bounds * kappa.size, is_close)
+            falls, _ = gap(matrix(variables))
             if falls < least:
                 best, least = matrix(variables), falls
-            if is_close(variables, options):
+            if is_close(variables):
                 break
         M = left @ best @ right.T
         return Best(M, 0.0, self.hinges(M) + self.penalty(M), least)
@@ -156,24 +157,13 @@ def _whitening(rows: FloatArray) -> FloatArray:
 
 
 def _descended(
-    objective: Callable[..., tuple[float, FloatArray]],
-    start: FloatArray,
-    bounds: Any,
-    is_close: Callable[..., bool],
-    *options: float,
+    objective: Objective, start: FloatArray, bounds: Bounds, is_close: Callable[[FloatArray], bool]
 ) -> FloatArray:
     """Return variables of L-BFGS, after which the objective is close to its minimum or the steps are at an end."""
-    n_done = 0
+    run = Run(max_iter=MOST_ITERATIONS)
 
-    def value(variables: FloatArray) -> tuple[float, FloatArray]:
-        return objective(variables, *options)
+    def solved() -> bool:
+        return len(run.objectives) % LOOK_EVERY == 0 and is_close(run.model["L"])
 
-    def look(intermediate_result: OptimizeResult) -> None:
-        nonlocal n_done
-        n_done += 1
-        if n_done % LOOK_EVERY == 0 and is_close(intermediate_result.x, *options):
-            raise StopIteration
-
-    limits: Any = {"maxiter": MOST_ITERATIONS, "maxfun": 2 * MOST_ITERATIONS, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-    result = minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=look, options=limits)
-    return np.asarray(result.x)
+    descend(objective, start, run, solved=solved, bounds=bounds)
+    return run.model["L"]

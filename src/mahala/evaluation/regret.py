@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # A loss of the best metric below this in each step is removed by a slightly larger metric.
-REMOVABLE = 1e-2
+REMOVABLE = 1e-1
 
 
 class RegretRow(NamedTuple):

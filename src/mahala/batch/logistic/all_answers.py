@@ -1,6 +1,6 @@
 """LogisticMetric's problem over all answers at once."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,8 +67,8 @@ class AllAnswers:
         params = self._params
         problem = self._placed, self._start, self.outcome.lam, params.noise
         warm = None if run.warm is None else self._in_coordinates(run.warm)
-        limits: Any = {"max_iter": FEW_ITERATIONS if run.resumes else params.max_iter, "tol": params.tol}
-        return fit_map(*problem, run, warm=warm, to_model=self._to_model, **limits).reason
+        run.max_iter = FEW_ITERATIONS if run.resumes else run.max_iter
+        return fit_map(*problem, run, warm=warm, to_model=self._to_model).reason
 
     def _in_coordinates(self, warm: Model) -> Fit | None:
         """Return the earlier model in the coordinates; None if later rows gave the covariance a larger rank."""

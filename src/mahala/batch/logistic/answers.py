@@ -183,8 +183,6 @@ def fit_map(
     run: Run,
     *,
     warm: Fit | None = None,
-    max_iter: int,
-    tol: float,
     to_model: Callable[[Fit], Model],
 ) -> Fit:
     """Minimise the mean loss + lam ‖A - start‖² over A and the threshold; with an infinite lam A is `start`."""
@@ -213,7 +211,7 @@ def fit_map(
         return lambda: to_model(fit)  # which maps all features, and few iterations are asked for
 
     variables = np.append(first.A.astype(X.dtype).ravel(), X.dtype.type(first.threshold / loss.temperature))
-    reason = descend(objective, variables, run, max_iter=max_iter, tol=tol, to_model=model_of)
+    reason = descend(objective, variables, run, to_model=model_of)
     return last._replace(reason=reason)
 
 

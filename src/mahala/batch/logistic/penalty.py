@@ -1,6 +1,6 @@
 """The choice of LogisticMetric's penalty by folds over items."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,10 +81,9 @@ def _used(verdict: Verdict) -> Verdict:
 def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:
     """Return whether the prior, and maps learned with each penalty, predict the answers: 1, 0, or 1/2 for ties."""
     fit, fits = None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
-    options: Any = {"max_iter": MOST_ITERATIONS, "tol": 1e-6, "to_model": lambda fit: {"L": fit.A}}
     for multiple in MULTIPLES:
-        penalty, run = multiple * PENALTY / float(train.weights.sum()), Run(None, lambda number, objective: None)
-        fit = fit_map(train, start, penalty, noise, run, warm=fit, **options)
+        penalty, run = multiple * PENALTY / float(train.weights.sum()), Run(max_iter=MOST_ITERATIONS, tol=1e-6)
+        fit = fit_map(train, start, penalty, noise, run, warm=fit, to_model=lambda fit: {"L": fit.A})
         fits.append(fit)
     margins = np.stack([predicted_margins(test, test.X @ fit.A.T, fit.threshold) for fit in fits], axis=1)
     return np.where(margins == 0.0, 0.5, margins > 0.0)
