@@ -3,6 +3,7 @@
     python benchmarks/clicks.py                                   # Cranfield and Reuters, one seed
     python benchmarks/clicks.py cranfield --seeds 3 --random 0.3  # 30 % of the pages are clicked at random
     python benchmarks/clicks.py my.npz --clicks 3000 --served     # arrays X, Q, qrels; people see what is served
+    python benchmarks/clicks.py cranfield --judgments --seeds 5   # judgments of 70 % of the queries, no clicks
 
 People ask queries by Zipf's law, on a phone or a desktop, and go down the page as far as the device lets them. There
 are 300 of them and two bots: one clicks the first result of every page, one a result at random. People click relevant
@@ -191,6 +192,14 @@ def gain(world, rank, rows, weights=None):
     return mean, float(np.sqrt(weights**2 @ (gains - mean) ** 2))
 
 
+def judged_gain(data, seed):
+    """Return the gain on new queries by the judgments of the others, and its standard error."""
+    world = World(data, seed)
+    judgments = [(at, item, grade) for at, row in enumerate(world.known) for item, grade in data.grades[row].items()]
+    adapter = mahala_search.QueryAdapter(random_state=seed).fit(data.queries[world.known], data.items, judgments)
+    return gain(world, lambda row: adapter.rank(data.queries[row], data.items, K), world.new)
+
+
 def run(data, seed, people, random, stops, served=False, learners=None):
     """Yield (clicks, name of the learner, gain on new queries, gain on known queries, seconds of learning)."""
     learners = learners or {"adapter": Adapter(data), "counter": Counter(data)}
@@ -222,12 +231,17 @@ def main():
     parser.add_argument("--people", choices=list(PEOPLE), default="navigational")
     parser.add_argument("--clicks", type=int, nargs="+", default=[300, 1000, 3000])
     parser.add_argument("--served", action="store_true", help="show what was learned")
+    parser.add_argument("--judgments", action="store_true", help="learn from judgments instead of clicks")
     given = parser.parse_args()
     for name in given.collections:
         data = collection(name)
         print(f"# {Path(name).stem}: {len(data.items)} items, {len(data.queries)} queries, {given.people} people, "
               f"{given.random:.0%} of pages clicked at random")  # fmt: skip
         for seed in range(given.first, given.first + given.seeds):
+            if given.judgments:
+                new = judged_gain(data, seed)
+                print(f"seed {seed} judgments  new {new[0]:+.4f} ({new[1]:.4f})", flush=True)
+                continue
             for n, who, new, known, seconds in run(data, seed, given.people, given.random, given.clicks, given.served):
                 print(f"seed {seed} {n:5d} clicks  {who:8s} new {new[0]:+.4f} ({new[1]:.4f})  "
                       f"known {known[0]:+.4f} ({known[1]:.4f})  {seconds:.1f} s", flush=True)  # fmt: skip
