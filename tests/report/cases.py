@@ -11,11 +11,8 @@ import pytest
 from mahala import LDA, RCA, MahalanobisMetric, Triplets
 from mahala.evaluation.compare import compare, held_out
 from mahala.evaluation.cross_validation.fitting import refit
-from mahala.judge import Verdict
 from mahala.report.chart_data import Shown
 from mahala.report.html import report
-from mahala_search import QueryAdapter
-from mahala_search.quality.gains import CrossValidation
 from stored_cells import store
 
 EVIL = "<script>alert(1)</script>"
@@ -83,14 +80,3 @@ def make_of_answers(learner, names=None, n=40):
     metric = MahalanobisMetric(np.diag([1.0, 0.1, 0.1]))
     shown = Shown("learner", metric, metric, items, None, None, names=names, answers=answers)
     return answers, report(board, shown, title="tea", saved="", commands=["a"], measured={})
-
-
-def fitted(learned, gain=(0.1, 0.05, 0.15)):
-    """An adapter whose cross-validation had these values, over the raw 0.5."""
-    adapter = QueryAdapter(random_state=0)
-    adapter.learn_one([1.0, 0.0], np.eye(2), [False, False])
-    n = len(learned)
-    adapter.cross_validation_ = CrossValidation(np.arange(n) + 1, np.full(n, 0.5), np.array(learned))
-    kind = "does not help" if gain is None else "shown to help" if gain[1] > 0.0 else "probably helps"
-    adapter._judged = Verdict(kind, *(gain or (0.0, 0.0, 0.0)), n, 1.0, "nDCG@10", "queries")
-    return adapter

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from mahala import LDA, MLKR, RCA, LogisticMetric
-from mahala_search.adapter.report import adaptation
-from report.cases import EVIL, fitted, make, make_of_answers, table
+from report.cases import EVIL, make, make_of_answers, table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -111,14 +110,11 @@ def test_the_page_is_whole_and_nothing_flows_over(browser, page, path, width):
         ("3 classes", 9, [420, 1400]),
         ("60 classes", 9, [420, 1400]),
         ("301 classes", 7, [420]),
-        ("adapter", 1, [420, 1400]),
     ],
 )
 def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, widths):
     rng = np.random.default_rng(0)
-    if kind == "adapter":
-        text = adaptation(fitted([0.9, 0.3, 0.5, 0.6]), list("abcde"), title="t", commands=["a"], measured={})
-    elif kind == "301 classes":
+    if kind == "301 classes":
         y = np.repeat(np.arange(301), 4)
         text = make(y[:, None] + rng.normal(size=(1204, 2)), y.astype(str), learners={"RCA": RCA()}, folds=2)[1]
     elif kind in ("3 classes", "60 classes"):

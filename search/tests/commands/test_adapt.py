@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import pty
@@ -73,13 +72,6 @@ def impressions(n=150, seed=0):
     return lines
 
 
-@pytest.fixture
-def log(tmp_path):
-    np.save(tmp_path / "x.npy", collection()[1])
-    (tmp_path / "log.jsonl").write_text("".join(impressions()))
-    return tmp_path, ("--clicks", tmp_path / "log.jsonl", "--items", tmp_path / "x.npy")
-
-
 def test_judgments_give_the_adapter_of_the_library(given):
     folder, options = given
     queries, items, wanted = collection()
@@ -101,12 +93,11 @@ def test_judgments_give_the_adapter_of_the_library(given):
     lost = [line["learned"] - line["raw"] for line in told["losers"]]
     np.testing.assert_array_equal(lost, np.sort(gains[gains < -1e-9])[:5])
     assert told["output"] == str(folder / "a")
-    assert told["metric"] is told["report"] is None
 
 
 def test_the_table_says_what_the_json_says(given):
     folder, options = given
-    base = (*options, *QUICK, "--output", folder / "a", "--metric", folder / "m")
+    base = (*options, *QUICK, "--output", folder / "a")
     told, shown = json.loads(run(*base, "--json").stdout), words(run(*base))
     means = told["means"]
     for expected in (
@@ -123,16 +114,17 @@ def test_the_table_says_what_the_json_says(given):
 
 def test_where_nothing_is_shown_to_help_the_map_is_the_identity(tmp_path):
     options = write(tmp_path, *collection(strength=1.0))
-    shown = words(run(*options, *QUICK, "--output", tmp_path / "a", "--metric", tmp_path / "m"))
+    shown = words(run(*options, *QUICK, "--output", tmp_path / "a"))
     assert "Does not help: " in shown
     assert "trust" not in shown
-    np.testing.assert_array_equal(mahala.Metric.load(tmp_path / "m").matrix, np.eye(8))
+    np.testing.assert_array_equal(mahala.load(tmp_path / "a").metric_.matrix, np.eye(8))
 
 
 def test_other_commands_take_the_adapter_and_its_metric(given):
     folder, options = given
-    run(*options, *QUICK, "--output", folder / "a.safetensors", "--metric", folder / "m.safetensors")
+    run(*options, *QUICK, "--output", folder / "a.safetensors")
     adapter = mahala.load(folder / "a.safetensors")
+    adapter.metric_.save(folder / "m.safetensors")
     queries = np.random.default_rng(1).normal(size=(3, 8))
     np.save(folder / "new.npy", queries)
     for name in ("a.safetensors", "m.safetensors"):
@@ -144,40 +136,6 @@ def test_other_commands_take_the_adapter_and_its_metric(given):
         assert ndcg["low"] > 0.0
 
 
-def test_show_says_what_the_file_holds(log):
-    folder, options = log
-    run(*options, "--output", folder / "a")
-    adapter = mahala.load(folder / "a")
-    told = json.loads(run(folder / "a", "--json", command="show").stdout)
-    assert (told["holds"], told["learner"], told["params"]["cap"]) == ("learner", "QueryAdapter", 1.0)
-    assert (told["impressions"], told["trust"], told["verdict"]) == (150, adapter.trust_, adapter.verdict_.as_dict())
-    shown = words(run(folder / "a", command="show"))
-    assert "has seen 150 impressions" in shown
-    assert f"trust {adapter.trust_['new']:.2f} for new queries" in shown
-    assert f"verdict {adapter.verdict_}" in shown
-
-
-def test_clicks_give_the_model_of_a_stream(log):
-    folder, options = log
-    told = json.loads(run(*options, "--output", folder / "a", "--json").stdout)
-    stream = ("--learner", "adapter", "--input", options[1], *options[2:])
-    run("--model", folder / "s", *stream, command="stream")
-    assert (folder / "a").read_bytes() == (folder / "s").read_bytes()
-    adapter = mahala.load(folder / "a")
-    assert (told["impressions"], told["malformed"]) == (150, 0)
-    assert (told["learned"], told["ignored"]) == (adapter.n_learned_, adapter.n_ignored_)
-    assert told["ignored"] > 0
-    assert (told["verdict"], told["trust"]) == (adapter.verdict_.as_dict(), adapter.trust_)
-    shown = words(run(*options, "--output", folder / "a"))
-    assert f"{told['learned']} of 150 impressions; in the other {told['ignored']}, all reactions are equal" in shown
-    assert "The verdict is for new queries: it counts only the first impression of each query. To test the map" in shown
-    # The log grows, and the stream goes on after the lines that were learned from.
-    with open(options[1], "a") as file:
-        file.writelines(impressions(20, seed=1))
-    result = run("--model", folder / "a", *stream, command="stream")
-    assert [json.loads(line)["line"] for line in result.stdout.splitlines()] == list(range(151, 171))
-
-
 def test_a_stream_goes_on_after_judgments(given):
     folder, options = given
     run(*options, "--output", folder / "a")
@@ -187,102 +145,32 @@ def test_a_stream_goes_on_after_judgments(given):
     after = mahala.load(folder / "a")
     assert after.n_impressions_ == 5
     assert after.verdict_.measure == "nDCG@10"
+    told = json.loads(run(folder / "a", "--json", command="show").stdout)
+    assert (told["holds"], told["learner"], told["params"]["cap"]) == ("learner", "QueryAdapter", 1.0)
+    assert (told["impressions"], told["trust"], told["verdict"]) == (5, after.trust_, after.verdict_.as_dict())
+    shown = words(run(folder / "a", command="show"))
+    assert "has seen 5 impressions" in shown
+    assert f"trust {after.trust_['new']:.2f} for new queries" in shown
+    assert f"verdict {after.verdict_}" in shown
 
 
-def test_malformed_lines_are_named_and_counted(log):
-    folder, options = log
-    lines = impressions(6)
-    lines[2] = "?\n"
-    lines[4] = '{"query": [1], "shown": [0], "clicked": [true]}\n'
-    with gzip.open(folder / "log.jsonl.gz", "wt") as file:
-        file.writelines(lines)
-    base = ("--clicks", folder / "log.jsonl.gz", *options[2:], "--output", folder / "a")
-    result = run(*base, code=3)
-    assert "line 3: not JSON" in result.stderr
-    assert "line 5: query must have 8 numbers, got 1" in result.stderr
-    assert "malformed 2 lines" in words(result)
-    assert mahala.load(folder / "a").n_impressions_ == 4
-    (folder / "a").unlink()
-    assert "2 malformed lines, but --max-errors is 1: nothing written" in refusal(*base, "--max-errors", 1)
-    assert sorted(os.listdir(folder)) == ["log.jsonl", "log.jsonl.gz", "x.npy"]
-    run(*base, "--max-errors", 2, code=3)
-
-
-def test_points_as_objects(tmp_path):
-    line = {"query": {"1": 1.0}, "shown": [{"0": 1.0}, {"1": 2.0}], "clicked": [0, 1]}
-    (tmp_path / "log").write_text(json.dumps(line))
-    base = ("--clicks", tmp_path / "log", "--output", tmp_path / "a")
-    assert "give --features" in refusal(*base)
-    run(*base, "--features", 3)
-    assert mahala.load(tmp_path / "a").n_features_in_ == 3
-    np.save(tmp_path / "x.npy", np.eye(2))
-    run(*base, "--items", tmp_path / "x.npy")
-    assert mahala.load(tmp_path / "a").n_features_in_ == 2
-
-
-def test_the_report(given):
+def test_what_is_wrong_is_said(given):
     folder, options = given
-    files = ("--output", folder / "a", "--report", folder / "r.html")
-    told = json.loads(run(*options, *QUICK, *files, "--json").stdout)
-    page = (folder / "r.html").read_text(encoding="utf-8")
-    assert "<h1>Shown to help</h1>" in page
-    for text in (
-        told["verdict"]["sentence"],
-        f"<td>{told['winners'][0]['query']}</td>",
-        "mahala evaluate --queries new.npy",
-    ):
-        assert text in page
-    assert told["report"] == str(folder / "r.html")
-
-
-def test_all_files_are_written_or_none(given, monkeypatch):
-    folder, options = given
-    for name in ("a", "m"):
-        (folder / name).write_text("before")
-
-    def fail(self, path):
-        path.write_text("half")
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(mahala.BilinearMetric, "save", fail)
-    outputs = ("--output", folder / "a", "--metric", folder / "m", "--report", folder / "r.html")
-    error = refusal(*options, *QUICK, *outputs, "--force")
-    assert "the disk is full" in error
-    assert (folder / "a").read_text() == (folder / "m").read_text() == "before"
-    assert sorted(os.listdir(folder)) == ["a", "m", "q.npz", "qrels.tsv", "x.npy"]
-
-
-def test_what_is_wrong_is_said(given, log):
-    folder, options = given
-    clicks = log[1]
     output = ("--output", folder / "a")
-    either = "give one of --qrels (judgments, with --queries and --items), --clicks (impressions) and --events"
-    assert either in refusal(*output)
-    assert either in refusal(*output, *options, "--clicks", folder / "log.jsonl")
+    either = "give one of --qrels (judgments) and --events (searches and what people did)"
+    assert either in refusal(*output, *options[2:4])
+    assert either in refusal(*output, *options, "--events", folder / "log.jsonl")
     assert "--qrels needs --queries too: the vectors of the queries" in refusal(*output, *options[2:])
-    assert "--qrels needs --items too" in refusal(*output, *options[:2], *options[4:])
-    assert "--queries goes with --qrels and --events, but --clicks is given" in refusal(
-        *output, *clicks, "--queries", folder / "q"
-    )
-    assert "--report goes with --qrels" in refusal(*output, *clicks, "--report", folder / "r.html")
-    assert "--max-errors goes with --clicks and --events, but --qrels is given" in refusal(
-        *output, *options, "--max-errors", 0
-    )
-    assert "--features goes with --clicks" in refusal(*output, *options, "--features", 8)
+    assert "--format and --max-errors go with --events" in refusal(*output, *options, "--max-errors", 0)
     assert "'--output'" in refusal(*options)
-    assert "--report must end in .html" in refusal(*output, *options, "--report", folder / "r.pdf")
-    assert "--metric is" in refusal(*output, *options, "--metric", folder / "nowhere" / "m")
-    assert "--output and --metric must name different files" in refusal(*output, *options, "--metric", folder / "a")
+    assert "'--items'" in refusal(*output, *options[:2], *options[4:])
     assert "QueryAdapter has no parameter 'caps' (did you mean cap?)" in refusal(*output, *options, "--set", "caps=1")
     assert "cap" in refusal(*output, *options, "--set", "cap=2")
-    (folder / "empty").write_text("\n")
-    assert "empty has no impressions to learn from" in refusal(*output, "--clicks", folder / "empty")
     assert not (folder / "a").exists()
 
 
-@pytest.mark.parametrize("source", ["judgments", "clicks"])
-def test_a_terminal_shows_progress(source, given, log):
-    folder, options = given if source == "judgments" else log
+def test_a_terminal_shows_progress(given):
+    folder, options = given
     theirs, ours = pty.openpty()
     with Program(COMMAND, "adapt", *options, "--output", folder / "a", "--json", stderr=ours) as process:
         os.close(ours)
@@ -293,7 +181,7 @@ def test_a_terminal_shows_progress(source, given, log):
         os.close(theirs)
         told = json.loads(process.stdout.read())
     assert told["output"] == str(folder / "a")
-    assert (b"fits" if source == "judgments" else b"KiB, 100 impressions") in shown
+    assert b"fits" in shown
 
 
 EVENTS = [
@@ -341,4 +229,3 @@ def test_events_are_joined_and_learned_from_in_the_order_of_their_times(tmp_path
     assert "1 malformed lines, but --max-errors is 0" in refusal(*arguments, "--max-errors", 0, "--force")
     (tmp_path / "e.jsonl").write_text(lines[1])
     assert "has no impressions to learn from" in refusal(*arguments, "--force")
-    assert "--events needs --items too" in refusal(*arguments[:2], *arguments[4:])

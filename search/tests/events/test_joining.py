@@ -5,68 +5,57 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala_search.events.formats import Ignored, read_event, read_events
-from mahala_search.events.joining import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
+from mahala_search.events.joining import NOT_SHOWN, UNKNOWN_SEARCH, Reaction, Shown, join
 from strategies import examples
 
-SHOWN = {"s": ["a", "b", "c"], "t": ["d", "a"]}
 ITEM = st.sampled_from("abcd")
-BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("st"), ITEM, st.integers(1, 3)), max_size=5), max_size=5)
+WHO = st.sampled_from([None, "u", "v"])
+CLICKS = st.lists(st.tuples(st.sampled_from("st"), ITEM, st.integers(0, 3), WHO), max_size=8)
 
 
-def reference(batches):
-    """Return the pages of batches of (search, item, value), as lists of (item, value)."""
-    counted, pages = {search: {} for search in SHOWN}, []
-    for batch in batches:
-        new = {}
-        for search, item, value in batch:
-            if value > max(counted[search].get(item, 0), new.get((search, item), 0)):
-                new[search, item] = value
-        for search in dict.fromkeys(search for search, _ in new):
-            mine = {item: value for (of, item), value in new.items() if of == search}
-            left_out = counted[search].keys() - mine.keys()
-            pages.append([(item, mine.get(item, 0)) for item in SHOWN[search] if item not in left_out])
-            counted[search] |= mine
+def reference(shown, clicks, items):
+    """Return {(search, user): {item: value}} of clicks (search, item, value, user), which have their order as times."""
+    best, named, pages = {}, {}, {}
+    for search, item, value, user in clicks:
+        if item in shown[search].items and item in items:
+            named.setdefault(search, set()).add(item)
+            if value > best.get((search, item), (0, None))[0]:
+                best[search, item] = value, user or shown[search].user
+    for (search, _), (_, user) in best.items():
+        page = pages.setdefault((search, user), {})
+        for place, item in enumerate(shown[search].items, 1):
+            came = place <= shown[search].seen or any(one in named[search] for one in shown[search].items[place - 1 :])
+            value, who = best.get((search, item), (0, user))
+            if item in items and came and who == user:
+                page[item] = value
     return pages
 
 
-@given(BATCHES)
-def test_the_join_is_that_of_a_simple_loop(batches):
-    counted, pages = {}, []
-    batches = [[event for event in batch if event[1] in SHOWN[event[0]]] for batch in batches]
-    for batch in batches:
-        reactions = [Reaction(search, item, value, None, 0.0) for search, item, value in batch]
-        new, outcomes = join(SHOWN, counted, reactions, {"s": "u"})
-        assert all(page.user == ("u" if page.search == "s" else None) for page in new)
-        read = [dict(zip(page.items, page.values, strict=True)) for page in new]
-        for (search, item, value), outcome in zip(batch, outcomes, strict=True):
-            assert (counted[search] if outcome is None else read[outcome])[item] >= value
-        for page, values in zip(new, read, strict=True):
-            counted.setdefault(page.search, {}).update({item: value for item, value in values.items() if value})
-        pages += [list(values.items()) for values in read]
-    assert pages == reference(batches)
-
-
-@given(st.lists(st.tuples(ITEM, st.sampled_from("uv")), min_size=1, max_size=8), st.randoms())
-def test_the_order_within_a_batch_does_not_matter(clicks, random):
-    reactions = [Reaction("s", item, 1.0, user, float(at)) for at, (item, user) in enumerate(clicks)]
-    shuffled = random.sample(reactions, len(reactions))
-    pages, others = (sorted(join({"s": list("abcd")}, {}, events, {})[0]) for events in (reactions, shuffled))
-    assert pages == others
-    for page in pages:
-        clicked = {item for item, value in zip(page.items, page.values, strict=True) if value}
-        assert clicked
-        assert not (set(page.items) - clicked) & {item for item, _ in clicks}  # others' clicks are left out
+@given(CLICKS, st.integers(0, 4), st.sampled_from(["abcd", "abd"]))
+def test_the_join_is_that_of_a_simple_loop(clicks, seen, items):
+    shown = {"s": Shown("s", list("abc"), {}, "w", 0.0, seen), "t": Shown("t", list("dab"), {}, None, 0.0, 3)}
+    reactions = [Reaction(search, item, value, who, float(at)) for at, (search, item, value, who) in enumerate(clicks)]
+    ignored = Counter()
+    pages = join(list(shown.values()), reactions[::-1], items, ignored)
+    read = {(page.shown.search, page.user): dict(zip(page.items, page.values, strict=True)) for page in pages}
+    assert read == reference(shown, clicks, items)
+    assert [page.at for page in pages] == sorted(page.at for page in pages)
+    n_ignored = sum(one.item not in shown[one.search].items or one.item not in items for one in reactions)
+    assert ignored.total() == n_ignored
 
 
 def test_unknown_searches_and_items_are_named():
     reactions = [Reaction("s", "d", 1.0, None, 0.0), Reaction("x", "a", 1.0, None, 0.0)]
-    assert join(SHOWN, {}, reactions, {}) == ([], [NOT_SHOWN, UNKNOWN_SEARCH])
+    ignored = Counter()
+    assert join([Shown("s", ["a"], {}, None, 0.0)], reactions, "abcd", ignored) == []
+    assert ignored == {NOT_SHOWN: 1, UNKNOWN_SEARCH: 1}
 
 
 AT = "2026-11-01T12:00:00Z"
@@ -230,10 +219,10 @@ def test_a_file_in_any_order_makes_one_impression_of_a_search_and_user():
         CLICK | {"item": "gone", "timestamp": 50.0},
     )]  # fmt: skip
     file = read_events(lines)
-    (first, page), (second, other) = file.impressions({"a", "b", "c"}, {"word": [1.0]})
-    assert (first.query, page) == ({"text": "x", "id": None}, Page("t", "v", 20.0, ["b", "a"], [0.0, 1.0]))
-    assert second.query == {"vector": [1.0], "id": "word"}
-    assert other == Page("s", "u", 50.0, ["a", "b", "c"], [3.0, 1.0, 0.0])
+    page, other = join(file.shown, file.reactions, {"a", "b", "c"}, file.ignored)
+    assert (page.shown.query, page[1:]) == ({"text": "x", "id": None}, ("v", 20.0, ["b", "a"], [0.0, 1.0]))
+    assert other.shown.query == {"text": "word", "id": None}
+    assert other[1:] == ("u", 50.0, ["a", "b", "c"], [3.0, 1.0, 0.0])
     assert file.ignored == {NOT_SHOWN: 1}
 
 
@@ -244,7 +233,7 @@ def test_what_did_not_come_into_view_is_no_page():
 
     def items(*more):
         file = read_events(json.dumps(line) for line in (query, click, *more))
-        ((_, page),) = file.impressions(hits, {})
+        (page,) = join(file.shown, file.reactions, hits, file.ignored)
         return page.items, page.values
 
     assert items() == (hits[:10], [0.0, 0.0, 1.0, *[0.0] * 7])

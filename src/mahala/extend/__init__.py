@@ -1,7 +1,7 @@
 """What a package that is built on mahala may import beside the public names; it stays within a minor version.
 
 The stub beside this file lists the names, with what each is for. `mahala.extend.commands` has what a command of the
-command line needs, and `mahala.extend.report` what an HTML report needs.
+command line needs.
 """
 
 from mahala import public_names

@@ -4,12 +4,12 @@ import json
 import math
 import re
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from mahala_search.events.joining import Page, Reaction, Shown, in_view, join
+from mahala_search.events.joining import Reaction, Shown
 
 T = TypeVar("T")
 Format = Literal["mahala", "ubi", "metarank"]
@@ -40,36 +40,6 @@ class EventFile(NamedTuple):
     reactions: list[Reaction]
     malformed: list[tuple[int, str]]
     ignored: Counter[str]
-
-    def impressions(self, items: Container[str], vectors: Mapping[str, Any]) -> list[tuple[Shown, Page]]:
-        """Return what was shown with all reactions of a user to it, in the order of their times.
-
-        Parameters
-        ----------
-        items : ids of items; others that were shown are left out
-        vectors : vectors of queries by their texts, their ids, or the ids of searches; others are left as they are
-        """
-        searches = {one.search: one for one in sorted(self.shown, key=lambda one: -one.at)}  # the first of each
-        named: dict[str, set[str]] = defaultdict(set)
-        for reaction in self.reactions:
-            named[reaction.search].add(reaction.item)
-        shown = {
-            id: [item for item in in_view(one.items, one.seen, named[id]) if item in items]
-            for id, one in searches.items()
-        }
-        users = {id: one.user for id, one in searches.items()}
-        pages, outcomes = join(shown, {}, [one for one in self.reactions if one.value], users)
-        self.ignored.update(outcome for outcome in outcomes if isinstance(outcome, str))
-        pages.sort(key=lambda page: page.at)
-        return [(_with_vector(searches[page.search], vectors), page) for page in pages]
-
-
-def _with_vector(shown: Shown, vectors: Mapping[str, Any]) -> Shown:
-    query = shown.query
-    for key in (query.get("text"), query.get("id"), shown.search):
-        if key is not None and key in vectors:
-            return shown._replace(query={"vector": vectors[key], "id": query.get("id") or query.get("text")})
-    return shown
 
 
 def read_events(lines: Iterable[str | bytes], format: Format | None = None) -> EventFile:

@@ -1,5 +1,6 @@
 """Events of search: what was shown, and what people did later; `join` makes impressions of them."""
 
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,76 +44,50 @@ class Reaction(NamedTuple):
 
 
 class Page(NamedTuple):
-    """An impression: items of a search from the top, the user's reaction to each, and the time of the last one."""
+    """What was shown, items of it from the top, a user's reaction to each, and the time of the last one."""
 
-    search: str
+    shown: Shown
     user: str | None
     at: float
     items: Sequence[str]
     values: Sequence[float]
 
 
-def in_view(items: Sequence[str], seen: int | None, named: Container[str]) -> Sequence[str]:
-    """Return the items that came into view: the first `seen`, and all down to the last one that an event names.
-
-    >>> in_view(["a", "b", "c", "d"], 1, {"c"})
-    ['a', 'b', 'c']
-    """
-    deepest = max((place for place, item in enumerate(items, 1) if item in named), default=0)
-    return items if seen is None else items[: max(seen, deepest)]
-
-
 def join(
-    shown: Mapping[str, Sequence[str]],
-    counted: Mapping[str, Mapping[str, float]],
-    reactions: Sequence[Reaction],
-    users: Mapping[str, str | None],
-) -> tuple[list[Page], list[int | str | None]]:
-    """Return one page for each search and user with new reactions, and what became of each reaction.
+    shown: Sequence[Shown], reactions: Sequence[Reaction], items: Container[str], ignored: Counter[str]
+) -> list[Page]:
+    """Return one page for each search and user with reactions, in the order of their times.
 
-    A page has the items to which the user reacted, against those to which nobody has reacted so far. Of several
-    reactions to an item, the largest one counts, once.
-
-    Parameters
-    ----------
-    shown : by search, the items that were shown from the top
-    counted : by search, the reactions to items that are in pages already
-    reactions : new ones, in any order
-    users : by search, the user of a reaction that names none
-
-    Returns
-    -------
-    Pages, and for each reaction the number of the page that has it or a larger one, None if such a one was counted
-    before, or a text that says why it is ignored.
+    A page has the items to which the user reacted, against those to which nobody did: the first ones that came into
+    view, and all down to the last one that an event names. Of several reactions to an item, the largest one counts,
+    once. Items that are not among `items` are left out. Why reactions are not used is added to `ignored`.
 
     >>> click = Reaction("s", "b", 1.0, "u", 9.0)
-    >>> join({"s": ["a", "b", "c"]}, {"s": {"c": 1.0}}, [click, click], {})
-    ([Page(search='s', user='u', at=9.0, items=['a', 'b'], values=[0.0, 1.0])], [0, 0])
+    >>> [page] = join([Shown("s", ["a", "b", "c"], {}, None, 8.0, seen=1)], [click, click], "abc", Counter())
+    >>> page[1:]
+    ('u', 9.0, ['a', 'b'], [0.0, 1.0])
     """
-    reactions = [one if one.user is not None else one._replace(user=users.get(one.search)) for one in reactions]
-    largest: dict[str, dict[str, Reaction]] = {}
-    for one in reactions:
-        if one.item in shown.get(one.search, ()) and one.value > counted.get(one.search, {}).get(one.item, 0.0):
-            of_search = largest.setdefault(one.search, {})
-            before = of_search.get(one.item)
-            if before is None or (one.value, -one.at) > (before.value, -before.at):  # of equal ones, the first
-                of_search[one.item] = one
-    pages: dict[tuple[str, str | None], Page] = {}
-    for search, of_search in largest.items():
-        reacted = of_search.keys() | counted.get(search, {}).keys()
-        for user in dict.fromkeys(one.user for one in of_search.values()):
-            by_user = {item: one for item, one in of_search.items() if one.user == user}
-            items = [item for item in shown[search] if item in by_user or item not in reacted]
-            values = [by_user[item].value if item in by_user else 0.0 for item in items]
-            pages[search, user] = Page(search, user, max(one.at for one in by_user.values()), items, values)
-    numbers = {key: number for number, key in enumerate(pages)}
-
-    def outcome(one: Reaction) -> int | str | None:
-        if one.search not in shown:
-            return UNKNOWN_SEARCH
-        if one.item not in shown[one.search]:
-            return NOT_SHOWN
-        winner = largest.get(one.search, {}).get(one.item)
-        return None if winner is None else numbers[winner.search, winner.user]
-
-    return list(pages.values()), [outcome(one) for one in reactions]
+    searches = {one.search: one for one in sorted(shown, key=lambda one: -one.at)}  # the first of each
+    largest: dict[str, dict[str, Reaction]] = {search: {} for search in searches}
+    for one in sorted(reactions, key=lambda one: (-one.value, one.at)):
+        if one.search not in searches:
+            ignored[UNKNOWN_SEARCH] += 1
+        elif one.item not in searches[one.search].items or one.item not in items:
+            ignored[NOT_SHOWN] += 1
+        else:
+            largest[one.search].setdefault(one.item, one)
+    pages = []
+    for search, by_item in largest.items():
+        on_page = searches[search]
+        n = len(on_page.items) if on_page.seen is None else on_page.seen
+        n = max([n, *(place for place, item in enumerate(on_page.items, 1) if item in by_item)])
+        of_user: dict[str | None, dict[str, Reaction]] = defaultdict(dict)
+        for item, one in by_item.items():
+            if one.value:
+                of_user[one.user or on_page.user][item] = one
+        others = [item for item in on_page.items[:n] if item in items]
+        for user, mine in of_user.items():
+            ids = [item for item in others if item in mine or not (item in by_item and by_item[item].value)]
+            values = [mine[item].value if item in mine else 0.0 for item in ids]
+            pages.append(Page(on_page, user, max(one.at for one in mine.values()), ids, values))
+    return sorted(pages, key=lambda page: page.at)

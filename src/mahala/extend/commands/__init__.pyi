@@ -10,8 +10,6 @@ from mahala.cli.options import check_output as check_output  # a path to write t
 # Input
 from mahala.cli.models import load_metric as load_metric  # the metric of a model file
 from mahala.cli.tables import open_input as open_input  # a file of lines, also .gz, or stdin
-from mahala.cli.tables import read_items as read_items  # rows of an .npy or .npz file
-from mahala.cli.stream import report_malformed as report_malformed  # a line that cannot be learned from
 
 # Output
 from mahala.cli.output import Json as Json  # --json
@@ -20,7 +18,6 @@ from mahala.cli.output import say as say  # a line of text
 from mahala.cli.output import fact_grid as fact_grid  # names in bold, and what is said of them
 from mahala.cli.output import table as table  # a table to add rows to
 from mahala.cli.output import write_files as write_files  # all or none
-from mahala.cli.output import provenance as provenance  # the command line and the versions, for a report
 from mahala.support.display import task_bar as task_bar  # a progress bar
 
 __all__: list[str]

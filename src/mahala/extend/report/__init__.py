@@ -1,5 +1,0 @@
-"""What self-contained HTML reports of other packages share with those of mahala."""
-
-from mahala import public_names
-
-__getattr__, __dir__, __all__ = public_names(__name__)
