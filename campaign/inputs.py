@@ -411,21 +411,15 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
             *([None, [], "x", triples[:, :2], {0: 1}] if chance(rng, wild) else []),
         ),
     )
-    what = int(rng.integers(6))
+    what = int(rng.integers(4))
     if what == 0:
         log.call(mahala_search.evaluate_ranking, queries, items, qrels, k=count(rng, m, wild), n_resamples=20)
     elif what == 1:
         log.call(mahala_search.Judgments.of, qrels, n, m)
     elif what == 2:
-        shown = [numbers(rng, 3, m, wild) for _ in range(n)]
-        clicked = [
-            pick(rng, ([True, False, True], [1, 0, 0], [0.5, 0, 1], [None] * 3, [2, -1, np.nan], "x")) for _ in range(n)
-        ]
-        log.call(mahala_search.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
-    elif what == 3:
         log.call(friedman_holm, rows(rng, n + 1, d + 1, wild))
     else:
-        adapter = mahala_search.QueryAdapter(random_state=0, n_passes=1, n_folds=2)
+        adapter = mahala_search.QueryAdapter(random_state=0, n_folds=2)
         d = int(rng.integers(1, _WIDE + 1))
         for _ in range(3):
             m, query_id = int(rng.integers(1, 5)), pick(rng, (None, 7, "a", 1.5, (1, 2), True, b"x"))
@@ -444,7 +438,7 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
                 log.call(adapter.embed, vector(rng, d, wild), query_id=query_id)
                 log.call(adapter.rank, vector(rng, d, wild), rows(rng, m, d, wild), count(rng, m, wild), query_id)
         if what == 5:
-            log.call(mahala_search.QueryAdapter(random_state=0, n_passes=1, n_folds=2).fit, queries, items, qrels)
+            log.call(mahala_search.QueryAdapter(random_state=0, n_folds=2).fit, queries, items, qrels)
 
 
 _SESSIONS = [_learner] * 6 + [_metric, _filter, _labelled, _labelled, _search]

@@ -19,8 +19,10 @@ OF_LEARNERS = {
 
 # Attributes of the package; metric-learn has most of them with the ending "_Supervised", too.
 OF_PACKAGE = {
+    "adapt_queries": "docs/guides/indexes.md wraps an embedding model in three lines",
     "AnswerBoard": "compare returns a Leaderboard, of answers as of rows",
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
+    "Impressions": "QueryAdapter.learn_one learns from one impression after another",
     "ITML_Supervised": "ITML learns from labels, too",
     "LSML_Supervised": "mahala.batch.LSML learns from labels, too",
     "MMC_Supervised": "MMC learns from labels, too",

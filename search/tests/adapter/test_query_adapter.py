@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mahala
 import mahala_search
 from mahala.support.model_files import ModelFileError
-from mahala_search import Impressions, QueryAdapter
+from mahala_search import QueryAdapter
 from mahala_search.adapter.maps import judged
 from mahala_search.adapter.memory.bonuses import place_values
 from mahala_search.adapter.memory.click_memory import AGREED, item_keys
@@ -177,25 +177,6 @@ def test_some_parameters_cannot_change_in_a_stream(tmp_path):
     for call in (lambda: adapter.learn_one(X, Z, [0, 1, 0]), lambda: adapter.save(tmp_path / "a.safetensors")):
         with pytest.raises(ValueError, match=r"cap cannot change while a stream runs: it was 0\.7, it is 0\.9"):
             call()
-
-
-def test_impressions_one_by_one_and_together_give_the_same_model():
-    stream = impressions(3)
-    queries = np.array([x for x, *_ in stream])
-    items = np.vstack([shown for _, shown, *_ in stream])
-    stops = np.cumsum([len(shown) for _, shown, *_ in stream])
-    rows = [range(stop - len(shown), stop) for stop, (_, shown, *_) in zip(stops, stream, strict=True)]
-    reactions = [clicked for *_, clicked, _ in stream]
-    ids = [key for *_, key in stream]
-    many = Impressions(queries, items, np.arange(len(stream)), rows, reactions, query_ids=ids)
-    together = QueryAdapter().partial_fit(many[:15]).partial_fit(many[15:])
-    alone = fed(QueryAdapter(), stream)
-    np.testing.assert_array_equal(together.metric_.matrix, alone.metric_.matrix)
-    assert together.trust_ == alone.trust_
-    sparse = Impressions(
-        sp.csr_matrix(queries), sp.csr_matrix(items), np.arange(len(stream)), rows, reactions, query_ids=ids
-    )
-    np.testing.assert_array_equal(QueryAdapter().partial_fit(sparse).metric_.matrix, alone.metric_.matrix)
 
 
 @pytest.mark.parametrize("how", ["file", "pickle"])
@@ -391,26 +372,7 @@ def test_bad_parameters_are_refused(params, message):
         QueryAdapter(**params).fit(Z, Z, [(0, 0, 1), (1, 1, 1)])
 
 
-def test_impressions_are_checked():
-    with pytest.raises(ValueError, match="clicked of impression 1 must have one entry for each of the 1 items"):
-        Impressions(Z, Z, [0, 1], [[0, 1], [1]], [[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match="shown of impression 0 must hold row numbers from 0 to 2, got 3"):
-        Impressions(Z, Z, [0], [[3]], [[1]])
-    with pytest.raises(ValueError, match="users must have one entry for each of the 1 impression"):
-        Impressions(Z, Z, [0], [[1]], [[1]], users=[1, 2])
-    with pytest.raises(TypeError, match=r"impressions must be mahala_search\.Impressions, got list"):
-        QueryAdapter().partial_fit([])
-
-
 # What is unusual, but legal
-
-
-def test_series_are_read_by_position():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"q": [0, 1, 2], "shown": [[0], [1], [2]], "clicked": [[1], [0], [1]]}).iloc[::-1]
-    many = Impressions(Z, Z, frame["q"], frame["shown"], frame["clicked"], users=pandas.Series(list("abc")).iloc[::-1])
-    assert many.query.tolist() == [rows.tolist()[0] for rows in many.shown] == [2, 1, 0]
-    assert [impression.user for impression in many] == ["c", "b", "a"]
 
 
 def test_a_second_fit_may_have_other_features():

@@ -1,7 +1,7 @@
 """QueryAdapter: a map of queries that is learned from clicks and judgments, and used as far as gains support it."""
 
 import math
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -39,8 +39,7 @@ from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import Signals, check_signals
 from mahala_search.adapter.trust.trust import page_losses, page_pairs
 from mahala_search.arrays import Arrays, FloatArray
-from mahala_search.events.impression_lines import ImpressionReader
-from mahala_search.events.impressions import Impression, Impressions, check_reactions
+from mahala_search.events.impressions import Impression, ImpressionReader, check_reactions
 from mahala_search.quality.gains import RunningGain
 from mahala_search.quality.judgments import Judgments
 
@@ -245,20 +244,6 @@ class QueryAdapter(AdapterRanking):
                 self._signals.check_room(page.signals)
             self._has_ids = int(self._has_ids or has_ids)
             return self._learn(page)
-
-    def partial_fit(self, impressions: Iterable[Any]) -> Self:
-        """Learn from impressions in their order, as `learn_one` does from each.
-
-        Parameters
-        ----------
-        impressions : `mahala_search.Impressions`
-        """
-        if not isinstance(impressions, Impressions):
-            raise TypeError(f"impressions must be mahala_search.Impressions, got {type(impressions).__name__}")
-        self._check_same(impressions.queries.shape[1], impressions.items.shape[1], "items")
-        for query, shown, clicked, query_id, user in impressions:
-            self.learn_one(query, shown, clicked, query_id=query_id, user=user)
-        return self
 
     line_reader: ClassVar = ImpressionReader  # of `mahala.stream.Stream`
 

@@ -1,16 +1,13 @@
-"""Impressions: what was shown for a query, and how people reacted to it."""
+"""Impressions: what was shown for a query, and how people reacted to it; and how they are read from lines of JSON."""
 
-from __future__ import annotations
-
-import copy
-from collections.abc import Hashable, Iterator, Sequence
+import json
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from mahala.extend import as_floats, check_indices, check_rows
-from mahala_search.arrays import FloatArray, IndexArray
+from mahala.extend import LineError, LineReader, as_floats
+from mahala_search.arrays import FloatArray
 
 
 class Impression(NamedTuple):
@@ -23,85 +20,42 @@ class Impression(NamedTuple):
     user: Hashable
 
 
-class Impressions(Sequence[Impression]):
-    """Impressions of items (rows of one table) for queries (rows of another), in the order in which they happened.
+class ImpressionReader(LineReader[Impression]):
+    """Read impressions.
 
-    Parameters
-    ----------
-    queries, items : dense or CSR rows
-    query : row number of the query of each impression
-    shown : for each impression the row numbers of the items shown, from the top
-    clicked : for each impression a reaction to each of these: True or False, or numbers, see `QueryAdapter.learn_one`
-    query_ids : sequence of hashables or None, default=None
-        An id of each row of `queries`; None for the row number.
-    users : sequence of hashables or None, default=None
-        An id of the user of each impression.
-
-    Examples
-    --------
-    >>> impressions = Impressions(np.eye(2), np.eye(2), [0, 1], [[0, 1], [1]], [[False, True], [True]])
-    >>> len(impressions), impressions[0].clicked
-    (2, array([0., 1.]))
+    >>> line = b'{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}'
+    >>> ImpressionReader().read(line)[0].clicked
+    array([0., 1.])
     """
 
-    def __init__(
-        self,
-        queries: Any,
-        items: Any,
-        query: ArrayLike,
-        shown: Sequence[Any],
-        clicked: Sequence[Any],
-        *,
-        query_ids: Sequence[Hashable] | None = None,
-        users: Sequence[Hashable] | None = None,
-    ) -> None:
-        # Lists are read by position; a pandas Series would be read by its labels.
-        shown, clicked = list(shown), list(clicked)
-        self.query_ids = None if query_ids is None else list(query_ids)
-        self.users = None if users is None else list(users)
-        self.queries, self.items = check_rows(queries, "queries"), check_rows(items, "items")
-        self.query: IndexArray = check_indices(query, self.queries.shape[0], "query")
-        for name, values in (("shown", shown), ("clicked", clicked), ("users", self.users)):
-            _check_length(name, values, len(self.query), "impression")
-        _check_length("query_ids", self.query_ids, self.queries.shape[0], "query")
-        self.shown: list[IndexArray] = []
-        self.clicked: list[FloatArray] = []
-        for at in range(len(self.query)):
-            where = f" of impression {at}"
-            self.shown.append(check_indices(shown[at], self.items.shape[0], f"shown{where}"))
-            self.clicked.append(check_reactions(clicked[at], len(self.shown[-1]), where))
+    kind, keys = "an impression", ("query", "shown", "clicked")
+    reserved = ("line", "right", "trust")
 
-    def __len__(self) -> int:
-        return len(self.query)
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            part = copy.copy(self)
-            part.query, part.shown, part.clicked = self.query[at], self.shown[at], self.clicked[at]
-            part.users = None if self.users is None else self.users[at]
-            return part
-        row = int(self.query[at])
-        query_id = row if self.query_ids is None else self.query_ids[row]
-        user = None if self.users is None else self.users[at]
-        return Impression(self.queries[[row]], self.items[self.shown[at]], self.clicked[at], query_id, user)
-
-    def __iter__(self) -> Iterator[Impression]:
-        return (self[at] for at in range(len(self)))
+    def comparison(self, entries: dict[str, Any]) -> Impression:
+        query = self.point(entries["query"], "query", self.widths[0])
+        for name in ("shown", "clicked"):
+            if type(entries[name]) is not list:
+                raise LineError(f"{name} must be a list, got {self.shown(entries[name])}")
+        points = [self.point(value, f"shown[{at}]", query.width) for at, value in enumerate(entries["shown"])]
+        if not set(map(type, entries["clicked"])) <= {bool, int, float}:
+            raise LineError(f"clicked must hold true, false or numbers, got {self.shown(entries['clicked'])}")
+        try:
+            clicked = check_reactions(entries["clicked"], len(points))
+        except ValueError as error:
+            raise LineError(str(error)) from None
+        ids = (entries.get(name) for name in ("query_id", "user"))
+        query_id, user = (json.dumps(value) if isinstance(value, dict | list) else value for value in ids)
+        return Impression(self.rows(query), self.rows(*points), clicked, query_id, user)
 
 
-def _check_length(name: str, values: Sequence[Any] | None, n: int, what: str) -> None:
-    if values is not None and len(values) != n:
-        raise ValueError(f"{name} must have one entry for each of the {n} {what} rows, got {len(values)}")
-
-
-def check_reactions(clicked: Any, n_shown: int, where: str = "") -> FloatArray:
+def check_reactions(clicked: Any, n_shown: int) -> FloatArray:
     """Return one finite number per result shown."""
     if n_shown == 0:
-        raise ValueError(f"shown{where} must have at least one item, got none")
-    values = as_floats(clicked, f"clicked{where}")
+        raise ValueError("shown must have at least one item, got none")
+    values = as_floats(clicked, "clicked")
     if values.shape != (n_shown,):
         wanted = f"one entry for each of the {n_shown} items shown"
-        raise ValueError(f"clicked{where} must have {wanted}, got shape {values.shape}")
+        raise ValueError(f"clicked must have {wanted}, got shape {values.shape}")
     if not np.isfinite(values).all():
-        raise ValueError(f"clicked{where} contains NaN or infinity; every reaction must be a finite number")
+        raise ValueError("clicked contains NaN or infinity; every reaction must be a finite number")
     return values

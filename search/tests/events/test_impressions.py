@@ -13,7 +13,7 @@ import mahala_search
 from mahala.cli.main import app
 from mahala.comparisons.json_lines import LineError
 from mahala.stream.stream import Malformed, Stream
-from mahala_search.events.impression_lines import ImpressionReader
+from mahala_search.events.impressions import ImpressionReader
 
 GOOD = {"query": [1, 2], "shown": [[1, 0], [0, 1]], "clicked": [False, True]}
 
