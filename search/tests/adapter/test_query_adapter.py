@@ -111,7 +111,8 @@ def test_an_item_gains_five_places_until_enough_users_agree(n_users, place):
     order = adapter.rank([1.0, 0.0], items, query_id="q", item_ids=range(40)).tolist()
     assert order.index(20) == place
     maps = adapter.maps()
-    assert maps.order(items[:, 0], np.arange(40, dtype=np.uint64), np.array([1.0, 0.0]), "q", k=3).tolist() == order[:3]
+    bonus = maps.bonus(np.array([1.0, 0.0]), "q")
+    assert bonus.order(items[:, 0], np.arange(40, dtype=np.uint64), 3).tolist() == order[:3]
 
 
 def test_made_up_users_do_not_bring_an_item_from_the_end_to_the_first_page():

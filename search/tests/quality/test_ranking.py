@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from compiled.search.test_ranking import scored, shares
-from mahala_search.quality.ranking import judged, ndcg
+from mahala_search.quality.ranking import judged
 
 
 @given(case=scored(), data=st.data())
@@ -32,4 +32,4 @@ def test_judged_measures_count_what_is_expected_among_the_first(case, data):
         np.testing.assert_allclose(result[i, 4::4] * relevant.sum(), found, rtol=1e-12)
         assert result[i, -1] == pytest.approx(1.0)  # a hit among all items
     for c, k in enumerate(ks):
-        np.testing.assert_array_equal(ndcg(*arguments, k), result[:, 2 + 4 * c])
+        np.testing.assert_array_equal(judged(*arguments, np.array([k]))[:, 2], result[:, 2 + 4 * c])

@@ -25,9 +25,6 @@ class AdapterRanking(SavedEstimator):
     cap: float
     personal: bool
     n_features_in_: int
-    n_impressions_: int
-    n_learned_: int
-    n_ignored_: int
     _n_clicks: float  # that counted for the map
     _n_fresh: float  # and since it was fitted
     _asked: Keys  # queries since then

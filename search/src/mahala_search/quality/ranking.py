@@ -32,12 +32,6 @@ def judged(
     return result
 
 
-def ndcg(scores: FloatArray, indptr: IntArray, item: IndexArray, grade: FloatArray, k: int) -> FloatArray:
-    """Return the nDCG at k of each query, NaN if no item is relevant to it; the arguments are those of `judged`."""
-    result: FloatArray = judged(scores, indptr, item, grade, np.array([k]))[:, 2]
-    return result
-
-
 def _judge(
     scores: FloatArray,
     relevant: FloatArray,

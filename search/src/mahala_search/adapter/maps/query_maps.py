@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala_search.adapter.memory.bonuses import NOTHING, Bonus, Bonuses, Keys, personal_key
+from mahala_search.adapter.memory.bonuses import NOTHING, Bonus, Bonuses, personal_key
 from mahala_search.adapter.trust.signals import ENGINE, SignalWeights
-from mahala_search.arrays import FloatArray, IndexArray, prefixed, without_prefix
+from mahala_search.arrays import FloatArray, prefixed, without_prefix
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +40,6 @@ class QueryMaps:
         key = query.astype(np.float64).tobytes() if query_id is None else query_id
         crowd = self.crowd.of(key)
         return crowd if user is None else crowd.plus(self.personal.of(personal_key(user, key)))
-
-    def order(
-        self,
-        scores: FloatArray,
-        keys: Keys,
-        query: FloatArray,
-        query_id: Hashable = None,
-        user: Hashable = None,
-        k: int | None = None,
-    ) -> IndexArray:
-        """Return the places of the k best items, best first, by scores under the map and by bonuses.
-
-        An item gains at most five places from clicks until 20 users agree.
-        """
-        return self.bonus(query, query_id, user).order(scores, keys, len(scores) if k is None else k)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of it as arrays, the matrix in single precision."""

@@ -12,7 +12,7 @@ from mahala import ModelFileError
 from mahala.extend import Array, Stateful, array_value, is_sparse
 from mahala_search.adapter.memory.bonuses import NO_BONUS, Bonus, Bonuses, Keys
 from mahala_search.adapter.memory.remembered import digest_of
-from mahala_search.arrays import Arrays, FloatArray, IndexArray, PagePairs
+from mahala_search.arrays import Arrays, BoolArray, FloatArray, IndexArray, PagePairs
 
 # Queries that are remembered, and items of each.
 QUERIES, ITEMS = 20_000, 32
@@ -202,47 +202,48 @@ class ClickMemory:
 
     def bonuses(self, scale: float) -> Bonuses:
         """Return the bonuses of all items for all queries."""
-        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
-        order = np.argsort(digests)
-        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))[order]
-        held = np.arange(self.n_items) < self._sizes[rows, np.newaxis]
+        digests, rows, held = self._table()
         values = scale * self._values(self._counts[rows].astype(np.float64), self._evidence[rows, np.newaxis])
         parts = [
-            self._is_sure(int(digests[at]), self._keys[row, : self._sizes[row]])
-            for at, row in zip(order, rows, strict=True)
+            self._is_sure(digest, self._keys[row, : self._sizes[row]])
+            for digest, row in zip(digests.tolist(), rows, strict=True)
         ]
         is_sure = np.concatenate([np.zeros(0, dtype=bool), *parts]).astype(np.uint8)
         stops = np.cumsum(self._sizes[rows], dtype=np.int64)
-        return Bonuses(digests[order], stops, self._keys[rows][held], values[held].astype(np.float32), is_sure)
+        return Bonuses(digests, stops, self._keys[rows][held], values[held].astype(np.float32), is_sure)
 
     def counts(self) -> Counts:
         """Return what was counted, with the queries in the order of their digests."""
-        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
-        order = np.argsort(digests)
-        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))[order]
-        held = np.arange(self.n_items) < self._sizes[rows, np.newaxis]
+        digests, rows, held = self._table()
         clicks, expected = self._counts[rows][held].astype(np.float64).T
-        return Counts(
-            digests[order], np.repeat(np.arange(len(rows)), self._sizes[rows]), self._keys[rows][held], clicks, expected
-        )
+        query = np.repeat(np.arange(len(rows)), self._sizes[rows])
+        return Counts(digests, query, self._keys[rows][held], clicks, expected)
+
+    def _table(self, by_digest: bool = True) -> tuple[Keys, IndexArray, BoolArray]:
+        """Return the digests of queries, their rows, and which columns of these are in use; or by their age."""
+        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
+        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))
+        if by_digest:
+            order = np.argsort(digests)
+            digests, rows = digests[order], rows[order]
+        return digests, rows, np.arange(self.n_items) < self._sizes[rows, np.newaxis]
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the memory as a header and arrays for a model file."""
-        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))
-        sizes = self._sizes[rows]
-        held = np.arange(self.n_items) < sizes[:, np.newaxis]
-        arrays = {
-            "queries": np.fromiter(self._rows, np.uint64, len(self._rows)),
-            "stops": np.cumsum(sizes, dtype=np.int64),
-        }
+        queries, rows, held = self._table(by_digest=False)
         who = [
             (query, item, user)
             for query, items in self._users.items()
             for item, users in items.items()
             for user in sorted(users)
         ]
-        arrays["users"] = np.array(who, dtype=np.uint64).reshape(-1, 3)
-        return {}, arrays | {"items": self._keys[rows][held], "evidence": self._counts[rows][held]}
+        return {}, {
+            "queries": queries,
+            "stops": np.cumsum(self._sizes[rows], dtype=np.int64),
+            "users": np.array(who, dtype=np.uint64).reshape(-1, 3),
+            "items": self._keys[rows][held],
+            "evidence": self._counts[rows][held],
+        }
 
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""

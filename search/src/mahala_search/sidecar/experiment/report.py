@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from mahala_search.sidecar.experiment.outcomes import MEASURES, PARTS, Outcomes, read_outcomes
 from mahala_search.sidecar.experiment.statistics import (
@@ -20,10 +20,19 @@ USEFUL = 0.03
 # More searches than this are not worth waiting for.
 _MOST = 10_000_000
 _REMEDY = ' Serve the plain ranking, by the button on the page or PUT .../served {"version": 0}.'
+_EARLY, _NO_HELP = "too early to tell", "does not help"
 _OFF = (
     "The gain is not measured: all people get the learned ranking. A control share of 0.1 would show a tenth of them "
     "the plain one."
 )
+
+
+class Result(NamedTuple):
+    """What is known about a difference: a verdict, a sentence, and how many more searches would tell."""
+
+    verdict: str
+    sentence: str
+    more: int | None = None
 
 
 def make_report(connection: Any, space: Space, value: str = "clicks") -> dict[str, Any]:
@@ -35,54 +44,40 @@ def make_report(connection: Any, space: Space, value: str = "clicks") -> dict[st
     if value not in MEASURES:
         raise ValueError(f"value must be {', '.join(MEASURES[:-1])} or {MEASURES[-1]}, got {value!r:.40}")
     control = space.settings.control
-    report: dict[str, Any] = {"space": space.name, "value": value, **asdict(control)}
+    report: dict[str, Any] = {"space": space.name, "value": value, **asdict(control), "verdict": None, "sentence": _OFF}
+    report |= {"arms": {}, "differences": {}, "more": None, "bots": 0, "history": []}
     if control.share == 0.0 and control.mode != "team":
-        return report | {
-            "verdict": None,
-            "sentence": _OFF,
-            "arms": {},
-            "differences": {},
-            "more": None,
-            "bots": 0,
-            "history": [],
-        }
+        return report
     outcomes = read_outcomes(connection, space)
-    names = _arms(outcomes, control.mode)
-    arms = {
-        arm: {"searches": sample.size, "people": len(sample.n)}
-        | {measure: outcomes.sample(measure, arm).mean for measure in MEASURES}
-        for arm in names
-        for sample in [outcomes.sample("clicks", arm)]
-    }
-    report |= {"arms": arms, "differences": {}, "more": None, "bots": outcomes.n_of_bots}
-    report["history"] = [
-        {arm: sample.mean if sample.size else None for arm in names for sample in [outcomes.sample(value, arm, where)]}
-        for where in map(outcomes.in_part, range(PARTS))
-    ]
+    queries, names = {"all": None, "head": outcomes.head, "tail": ~outcomes.head}, _arms(outcomes, control.mode)
+    for arm in names:
+        sample = outcomes.sample("clicks", arm)
+        means = {measure: outcomes.sample(measure, arm).mean for measure in MEASURES}
+        report["arms"][arm] = {"searches": sample.size, "people": len(sample.n), **means}
+    for where in map(outcomes.in_part, range(PARTS)):
+        samples = {arm: outcomes.sample(value, arm, where) for arm in names}
+        report["history"].append({arm: sample.mean if sample.size else None for arm, sample in samples.items()})
     if control.mode == "interleave":
-        report["preference"] = {
-            of: _numbers(mean_interval(outcomes.sample("preference", MIXED, where)))
-            for of, where in _queries(outcomes).items()
-        }
-        return report | _of_preference(outcomes.sample("preference", MIXED))
-    if len(names) < 2:
-        return report | _told(
-            "too early to tell", f"Too early to tell: all searches so far are of one arm, {names[0]!r}."
-        )
-    *others, base = names
-    for arm in others:
-        report["differences"][arm] = {
-            of: {
-                measure: _numbers(
-                    difference_interval(outcomes.sample(measure, arm, where), outcomes.sample(measure, base, where))
-                )
-                for measure in MEASURES
+        preferences = {of: outcomes.sample("preference", MIXED, where) for of, where in queries.items()}
+        report["preference"] = {of: _numbers(mean_interval(sample)) for of, sample in preferences.items()}
+        results = [_of_preference(preferences["all"])]
+    else:
+        *others, base = names
+        for arm in others:
+            report["differences"][arm] = {
+                of: {
+                    measure: _numbers(
+                        difference_interval(outcomes.sample(measure, arm, where), outcomes.sample(measure, base, where))
+                    )
+                    for measure in MEASURES
+                }
+                for of, where in queries.items()
             }
-            for of, where in _queries(outcomes).items()
-        }
-    samples = {arm: outcomes.sample(value, arm) for arm in names}
-    results = [_of_difference(arm, samples[arm], base, samples[base], value) for arm in others]
-    return report | results[0] | {"sentence": " ".join(result["sentence"] for result in results)}
+        plain = outcomes.sample(value, base)
+        results = [_of_difference(arm, outcomes.sample(value, arm), base, plain, value) for arm in others]
+        results = results or [Result(_EARLY, f"Too early to tell: all searches so far are of one arm, {base!r}.")]
+    sentence = " ".join(result.sentence for result in results)
+    return report | results[0]._asdict() | {"bots": outcomes.n_of_bots, "sentence": sentence}
 
 
 def _arms(outcomes: Outcomes, mode: str) -> list[str]:
@@ -94,57 +89,41 @@ def _arms(outcomes: Outcomes, mode: str) -> list[str]:
     return [*(name for name in names if name != base), base]
 
 
-def _queries(outcomes: Outcomes) -> dict[str, Any]:
-    head = outcomes.head
-    return {"all": None, "head": head, "tail": ~head}
-
-
 def _numbers(interval: Interval) -> dict[str, float | None]:
     return {name: number if math.isfinite(number) else None for name, number in asdict(interval).items()}
 
 
-def _told(verdict: str, sentence: str, more: int | None = None) -> dict[str, Any]:
-    return {"verdict": verdict, "sentence": sentence, "more": more}
-
-
-def _of_difference(arm: str, one: Sample, base: str, other: Sample, value: str) -> dict[str, Any]:
+def _of_difference(arm: str, one: Sample, base: str, other: Sample, value: str) -> Result:
     """Return verdict and sentence on the difference of an arm to the one that it is compared with."""
     if min(len(one.n), len(other.n)) < FEWEST_UNITS:
-        return _told(
-            "too early to tell",
-            f"Too early to tell: {_people(one)} had {_name(arm)} and {_people(other)} {_name(base)} so far; "
-            f"{FEWEST_UNITS} of each are needed.",
-        )
+        people = f"{_people(one)} had {_name(arm)} and {_people(other)} {_name(base)} so far"
+        return Result(_EARLY, f"Too early to tell: {people}; {FEWEST_UNITS} of each are needed.")
     gain, n = difference_interval(one, other), one.size + other.size
-    least = min(abs(gain.low), abs(gain.high))
-    form = _form(least)
+    form, name = _form(min(abs(gain.low), abs(gain.high))), _name(arm)
+    first = name[0].upper() + name[1:]
     if gain.low > 0.0 or gain.high < 0.0:
         is_gain = gain.low > 0.0
         word = "more" if is_gain else "less" if value == "revenue" else "fewer"
         low, high = sorted(map(abs, (gain.low, gain.high)))
         advice = "" if is_gain or arm != LEARNED else _REMEDY
-        return _told(
-            "shown to help" if is_gain else "does not help",
-            f"{_first(arm)} brings {abs(gain.mean):{form}} {word} {value} per search than {_name(base)} "
+        return Result(
+            "shown to help" if is_gain else _NO_HELP,
+            f"{first} brings {abs(gain.mean):{form}} {word} {value} per search than {_name(base)} "
             f"(95 % interval {low:{form}} to {high:{form}}, {n:,} searches).{advice}",
         )
     if other.mean > 0.0 and gain.high < USEFUL * other.mean:
-        return _told(
-            "does not help",
-            f"{_first(arm)} does not bring {100.0 * USEFUL:.0f} % more {value} per search than {_name(base)} (95 % "
-            f"interval of the difference {gain.low:+{form}} to {gain.high:+{form}}, {n:,} searches).",
+        return Result(
+            _NO_HELP,
+            f"{first} does not bring {100.0 * USEFUL:.0f} % more {value} per search than {_name(base)} (95 % interval "
+            f"of the difference {gain.low:+{form}} to {gain.high:+{form}}, {n:,} searches).",
         )
     difference = max(USEFUL * other.mean, abs(gain.mean))
     more = searches_needed(one, other, difference) if difference > 0.0 else None
     if more is None:
-        return _told("too early to tell", f"Not shown yet, after {n:,} searches, nor would ten million more tell.")
+        return Result(_EARLY, f"Not shown yet, after {n:,} searches, nor would ten million more tell.")
     share = f"{100.0 * difference / other.mean:.0f} % in" if other.mean > 0.0 else f"{difference:{_form(difference)}}"
-    return _told(
-        "too early to tell",
-        f"Not shown yet, after {n:,} searches: about {more:,} more would tell a difference of {share} {value} per "
-        "search.",
-        more,
-    )
+    tell = f"about {more:,} more would tell a difference of {share} {value} per search"
+    return Result(_EARLY, f"Not shown yet, after {n:,} searches: {tell}.", more)
 
 
 def searches_needed(one: Sample, other: Sample, difference: float) -> int | None:
@@ -159,24 +138,22 @@ def searches_needed(one: Sample, other: Sample, difference: float) -> int | None
     return max(int(round(more, -digits)), 1)
 
 
-def _of_preference(sample: Sample) -> dict[str, Any]:
+def _of_preference(sample: Sample) -> Result:
     """Return verdict and sentence on the share of mixed rankings in which people preferred the learned one."""
     share = mean_interval(sample)
     if len(sample.n) < FEWEST_UNITS:
-        return _told(
-            "too early to tell",
-            f"Too early to tell: {_people(sample)} clicked in mixed rankings so far; {FEWEST_UNITS} are needed.",
-        )
+        people = f"{_people(sample)} clicked in mixed rankings so far"
+        return Result(_EARLY, f"Too early to tell: {people}; {FEWEST_UNITS} are needed.")
     claim = (
         f"In {sample.size:,} searches with both rankings mixed, people chose the learned one's items in "
         f"{100.0 * share.mean:.1f} % (95 % interval {100.0 * share.low:.1f} to {100.0 * share.high:.1f} %; 50 % is a "
         "draw)"
     )
     if share.low > 0.5:
-        return _told("shown to help", f"{claim}: learned search helps.")
+        return Result("shown to help", f"{claim}: learned search helps.")
     if share.high < 0.5:
-        return _told("does not help", f"{claim}: learned search harms.{_REMEDY}")
-    return _told("too early to tell", f"Not shown yet. {claim}.")
+        return Result(_NO_HELP, f"{claim}: learned search harms.{_REMEDY}")
+    return Result(_EARLY, f"Not shown yet. {claim}.")
 
 
 def _form(smallest: float) -> str:
@@ -186,11 +163,6 @@ def _form(smallest: float) -> str:
 
 def _name(arm: str) -> str:
     return {LEARNED: "learned search", PLAIN: "plain search", MIXED: "mixed search"}.get(arm, f"arm {arm!r}")
-
-
-def _first(arm: str) -> str:
-    name = _name(arm)
-    return name[0].upper() + name[1:]
 
 
 def _people(sample: Sample) -> str:
