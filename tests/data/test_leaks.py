@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn.datasets
 
 from mahala.data.leaks import joint_leak, possible_leaks
 
@@ -18,6 +19,20 @@ def test_leaks():
     assert possible_leaks(X, np.zeros(300), groups) == []
     # A tree of twelve leaves fits these runs of classes, but does not predict them.
     assert possible_leaks(np.arange(36.0)[:, np.newaxis], np.repeat([0, 1, 2] * 4, 3), {"runs": [0]}) == []
+
+
+CODES = {
+    "intervals": lambda rng: (values := rng.normal(size=400), np.digitize(values, np.linspace(-1.5, 1.5, 7)) % 2),
+    "codes": lambda rng: (values := rng.integers(0, 40, 400), rng.integers(0, 3, 40)[values]),
+    "last digit": lambda rng: (values := rng.permutation(400), values % 10 // 4),
+}
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_columns_that_encode_the_class(kind):
+    values, y = CODES[kind](np.random.default_rng(0))
+    X = np.column_stack([values, np.random.default_rng(1).permutation(values)])
+    assert possible_leaks(X, y, {"coded": [0], "shuffled": [1]}) == ["coded"]
 
 
 FUNCTIONS = {
@@ -47,6 +62,7 @@ def test_numbers_that_are_a_function_of_two_columns(function):
 def test_numbers_that_are_a_sum_of_columns():
     X, groups = columns(60)
     assert joint_leak(X, X[:, [0, 3, 4]] @ [2.0, 30.0, 1.0], groups, numbers=True) == ["a", "d", "e"]
+    assert joint_leak(X, X[:, 0] * X[:, 1] ** 2 / X[:, 4], groups, numbers=True) == ["a", "b", "e"]
     assert joint_leak(X, 2.54 * X[:, 0], groups, numbers=True) == []  # one column alone is another caution
     assert joint_leak(X[:20], X[:20, :2].sum(axis=1), groups, numbers=True) == []
 
@@ -71,6 +87,42 @@ def test_classes_that_lie_apart_are_no_leak(seed):
     X, groups = columns(200, seed)
     y = np.arange(200) % 2
     X[:, 1] = X[:, 0] * (1.0 + y) + 1.0 * y + 0.1 * X[:, 2] / 20.0
+    assert joint_leak(X, y, groups, numbers=False) == []
+
+
+OF_THREE = {
+    "sign of a sum": lambda a, b, c: a + 0.5 * b + c > 0.0,
+    "bins of a sum": lambda a, b, c: np.digitize(a + b + c, [-1.0, 1.0]),
+    "largest": lambda a, b, c: np.argmax([a, b, c], axis=0),
+    "length": lambda a, b, c: a**2 + b**2 + c**2 > 2.4,
+    "tree": lambda a, b, c: np.where(a > 0.0, b > 0.0, c > 0.0),
+}
+OF_MARKS = {
+    "odd": lambda a, b, c: (a + b + c) % 2,
+    "two odd": lambda a, b, c: (a + c) % 2,
+    "most": lambda a, b, c: a + b + c > 1,
+    "all": lambda a, b, c: a * b * c,
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "marks"), [*((name, False) for name in OF_THREE), *((name, True) for name in OF_MARKS)]
+)
+def test_classes_that_are_a_function_of_three_columns(function, marks):
+    X = np.random.default_rng(0).normal(size=(600, 6))
+    X = (X > 0.0).astype(float) if marks else X
+    y = (OF_MARKS if marks else OF_THREE)[function](X[:, 1], X[:, 2], X[:, 4])
+    names = {"a": [0], "b": [1], "c": [2], "d": [3], "e": [4], "f": [5]}
+    assert joint_leak(X, y, names, numbers=False) == (["b", "e"] if function == "two odd" else ["b", "c", "e"])
+    some = np.random.default_rng(1).permutation(600) < 30
+    assert joint_leak(X, np.where(some, np.roll(y, 1), y), names, numbers=False) == []
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
+def test_clean_tables_have_no_leak(name):
+    X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    groups = {f"x{j}": [j] for j in range(X.shape[1])}
+    assert possible_leaks(X, y, groups) == []
     assert joint_leak(X, y, groups, numbers=False) == []
 
 

@@ -260,6 +260,9 @@ def test_columns_that_give_the_label_away_together_are_named(kind):
     frame = pandas.DataFrame(rng.normal(size=(200, 4)), columns=["a", "b", "c", "d"])
     y = (frame["a"] + frame["c"]).to_numpy() / 2.0
     y = np.where(y > 0.0, "high", "low") if kind == "classes" else y
+    if kind == "number":
+        frame = frame + 10.0
+        y = np.hypot(frame["a"], frame["c"]).to_numpy()
     rows, names = (frame.to_numpy(), "'x0' and 'x2'") if kind == "array" else (frame, "'a' and 'c'")
     board = compare_with_baselines(rows, y, PANEL if kind == "classes" else ["LDA"], folds=3, repeats=1)
     [caution] = board.cautions

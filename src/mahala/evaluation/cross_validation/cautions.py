@@ -76,6 +76,7 @@ def _leaks(plan: Plan, board: Leaderboard, features: dict[str, list[int]]) -> It
     for name in alone:
         yield Caution("a possible leak", f"Column {name!r} alone nearly determines the label: a leak? If so, drop it.")
     numbers = plan.target.is_number
+    labels = plan.target.numbers(plan.target.values) if numbers else plan.target.codes
     best = min(
         (entry for entry in (*board.ranked, *board.models) if entry.failure is None),
         key=lambda entry: entry.error if numbers else entry.balanced_error,
@@ -83,7 +84,7 @@ def _leaks(plan: Plan, board: Leaderboard, features: dict[str, list[int]]) -> It
     if (best.error > _LOW_LOSS) if numbers else (best.balanced_error > _LOW_ERROR):
         return
     others = {name: numbers for name, numbers in features.items() if name not in alone}
-    if names := joint_leak(plan.X, plan.target.values, others, numbers=numbers):
+    if names := joint_leak(plan.X, labels, others, numbers=numbers):
         yield Caution(
             "a possible leak",
             f"Columns {listed([repr(name) for name in names])} together nearly determine the label "
