@@ -136,10 +136,10 @@ def test_a_signature_shows_types_without_their_conditions():
         "seed": Seed,
         "watch": Callable[[int], None],
     }
-    fields = [(name, hint, None) for name, hint in hints.items()]
+    fields = [*((name, hint, None) for name, hint in hints.items()), ("tol", NonNegative, 0.1)]
     kind = make_dataclass("Kind", [*fields, ("size", ClassVar, 3)], bases=(ReadableSignature,))
-    shown = "(n: int | None = None, rate: str | float = None, seed: int | None = None, watch: Callable = None)"
-    assert str(inspect.signature(kind)) == f"{shown} -> None"
+    shown = "(n: int | None = None, rate: str | float = None, seed: int | None = None, watch: Callable = None, tol=0.1)"
+    assert str(inspect.signature(kind)) == shown
     check_params(kind(n=3, rate="auto", watch=print))
     with pytest.raises(ValueError, match="n must be an integer of at least 1 or None, got 0"):
         check_params(kind(n=0, rate=1.0, watch=print))

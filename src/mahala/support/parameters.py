@@ -15,6 +15,9 @@ import numpy as np
 
 from mahala.support.lazily import sklearn_checks
 
+# Characters of a signature; types are left out of longer ones.
+_LONGEST_SIGNATURE = 250
+
 
 class ParameterError(ValueError):
     """A ValueError whose message names parameters; a command shows the options that set them instead.
@@ -50,8 +53,25 @@ class ReadableType:
         return " | ".join(_type_names(self.hint))
 
 
+class _ShortSignature:
+    """The signature of a class, with types where a default of None does not say them, as far as there is room."""
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        empty = inspect.Parameter.empty
+        _, *parameters = inspect.signature(owner.__init__).parameters.values()
+        is_said = [p.default is not None and p.default is not empty for p in parameters]
+        parameters = [p.replace(annotation=empty) if said else p for p, said in zip(parameters, is_said, strict=True)]
+        for at in reversed(range(len(parameters))):
+            if len(str(inspect.Signature(parameters))) <= _LONGEST_SIGNATURE:
+                break
+            parameters[at] = parameters[at].replace(annotation=empty)
+        return inspect.Signature(parameters)
+
+
 class ReadableSignature:
     """Base class of dataclasses whose parameters have conditions: `help` and `inspect.signature` show plain types."""
+
+    __signature__ = _ShortSignature()
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
