@@ -19,13 +19,14 @@ import pandas
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
-import feedback
 import mahala
 import mahala_search
 from mahala.data.datasets import read_data
 from mahala.evaluation.cell_file import CellFile
+
+SHARE = 0.3  # of the queries, for testing
 
 
 class Key(NamedTuple):
@@ -64,7 +65,12 @@ def random_items(queries, items, judgments, rows, rng, n=5):
 
 
 def cranfield(seed):
-    return feedback.collection(Path(os.environ["MAHALA_DATA"]) / "cranfield_emb.npz")
+    """Unit queries and items, and judgments."""
+    arrays = np.load(Path(os.environ["MAHALA_DATA"]) / "cranfield_emb.npz")
+    queries, items = normalize(arrays["Q"].astype(float)), normalize(arrays["X"].astype(float))
+    grades = arrays["qrels"].astype(float)
+    grades[:, 2] = np.maximum(grades[:, 2], 0.0)
+    return queries, items, mahala_search.Judgments.of(grades, len(queries), len(items))
 
 
 def classes(seed, name="caltech10_surf"):
@@ -80,10 +86,12 @@ def classes(seed, name="caltech10_surf"):
 def judged(collection, kind, seed):
     """Return the gain in nDCG@10 on new queries, and the verdict."""
     queries, items, judgments = collection(seed)
-    train, test = feedback.split(judgments, seed)
+    rows = judgments.judged_queries
+    test, train = map(np.sort, np.split(np.random.default_rng(seed).permutation(rows), [int(SHARE * len(rows))]))
     given = kind(queries, items, judgments, train, np.random.default_rng(seed))
     adapter = mahala_search.QueryAdapter(random_state=seed).fit(queries[train], items, given)
-    gain = feedback.ndcg_gain(adapter, queries, items, judgments, test)
+    tested = judgments.select(test)
+    gain = mahala_search.evaluate_ranking(queries[test], items, tested, adapter, n_resamples=10).gains["ndcg@10"].mean
     return {"gain": gain, "kind": adapter.verdict_.kind, "share": adapter.verdict_.share}
 
 
