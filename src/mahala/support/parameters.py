@@ -58,7 +58,7 @@ class _ShortSignature:
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         empty = inspect.Parameter.empty
-        _, *parameters = inspect.signature(owner.__init__).parameters.values()
+        _, *parameters = inspect.signature(owner.__init__).parameters.values()  # type: ignore[misc]
         is_said = [p.default is not None and p.default is not empty for p in parameters]
         parameters = [p.replace(annotation=empty) if said else p for p, said in zip(parameters, is_said, strict=True)]
         for at in reversed(range(len(parameters))):
