@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from mahala_search.sidecar.records import Unavailable
 from mahala_search.sidecar.store.checkpoints import Checkpoints
@@ -20,9 +21,11 @@ from mahala_search.sidecar.store.store import Store
 log = logging.getLogger("mahala_search")
 
 # By how much the processes that serve come first where there are fewer cores than threads.
-_NICE = 3
+_NICE = 10
 # Seconds between two looks whether there is something to learn, and between two looks for what is too old.
 _POLL, _PRUNING = 0.5, 60.0
+# The matrices are small, and other cores have other work. A limit that is set later misses libraries loaded after it.
+_ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
 
 class LearnerProcess:
@@ -74,11 +77,9 @@ class LearnerProcess:
         """Run the process until it ends, or until this is closed."""
         command = [sys.executable, "-m", "mahala_search.sidecar.learning.process"]
         self._is_ready = False
+        options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": os.environ | _ONE_THREAD}
         # Its input is closed at the end of the block. One that has ended before it was read is started again.
-        with (
-            contextlib.suppress(BrokenPipeError),
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
-        ):
+        with contextlib.suppress(BrokenPipeError), subprocess.Popen(command, text=True, **options) as child:
             self.child = child
             assert child.stdin is not None
             assert child.stdout is not None
@@ -125,9 +126,6 @@ def main() -> None:
         store = Store(address, create=False)
     except Unavailable as error:
         sys.exit(str(error))
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1, "blas")  # the matrices are small, and other cores have other work
     stop = threading.Event()
     threading.Thread(target=_stop_at_end, args=(stop,), daemon=True).start()
     learn(store, Checkpoints(store.database, seconds, holder), stop)
