@@ -26,7 +26,7 @@ Group = tuple[str, Sequence[Work]]
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
 # Bytes that are replayed in one transaction, or one line: searches wait meanwhile.
-_BLOCK = 2**15
+_BLOCK = 2**16
 
 
 @dataclass

@@ -20,7 +20,7 @@ log = logging.getLogger("mahala_search")
 
 # Works that one transaction takes, and works in the queue beyond which more go to the spool.
 MOST, WAITING = 200, 10_000
-# Seconds that a request waits for its transaction before its works go to the spool.
+# Seconds of a transaction after which the works that wait for it go to the spool.
 _PATIENCE = 0.15
 # Seconds between two looks whether the database can be written, and after which it counts as one that cannot.
 _PROBE, _STALLED = 0.3, 0.4
@@ -75,18 +75,26 @@ class Writer:
     async def submit(self, space_id: str, works: Sequence[Work]) -> tuple[list[Written], bool]:
         """Return what became of each work, and True, once that is durable in the database.
 
-        After a short time, or if the database cannot be written, return False, once the works are durable in the spool.
-        Unavailable is raised if they are not written anywhere.
+        If the database cannot be written, or a transaction takes long, return False, once the works are durable in the
+        spool. Unavailable is raised if they are not written anywhere.
         """
         # What comes later than something in the spool is written later, but for searches, whose answers wait for it.
         is_in_turn = _is_search(works) or not len(self._spool)
         if is_in_turn and self.problem is None and self._n_waiting + len(works) <= WAITING:
-            with contextlib.suppress(TimeoutError, Unavailable):
-                return await asyncio.wait_for(self._put(_Group(space_id, works, _future())), _PATIENCE), True
+            future = self._put(_Group(space_id, works, asyncio.get_running_loop().create_future()))
+            with contextlib.suppress(Unavailable):
+                while not (await asyncio.wait([future], timeout=_PATIENCE / 3.0))[0] and not self._is_slow():
+                    pass  # it is its turn soon: others are written meanwhile
+                if future.done() or not future.cancel():
+                    return future.result(), True
         if not self._is_open:
             raise Unavailable("the sidecar is stopping: nothing was written")
         await asyncio.get_running_loop().run_in_executor(self._spooling, self._spool.append, space_id, works)
         return [Written(True)] * len(works), False
+
+    def _is_slow(self) -> bool:
+        """Return whether the transaction that is under way takes long."""
+        return bool(busy := self._busy) and time.monotonic() - busy > _PATIENCE
 
     def _put(self, group: _Group) -> asyncio.Future[Any]:
         with self._condition:
@@ -171,10 +179,6 @@ class Writer:
 
 def _is_search(works: Sequence[Work]) -> bool:
     return all(isinstance(work, Search) for work in works)
-
-
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
 
 
 def _settle(groups: Sequence[_Group], results: Sequence[Any]) -> None:
