@@ -69,6 +69,11 @@ class Settings:
     texts: bool = False
     retention: float = 90.0
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Settings:
+        """Return settings from what `dataclasses.asdict` makes of them."""
+        return cls(**{**values, "control": Control(**values["control"])})
+
 
 @dataclass(frozen=True)
 class Space:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from mahala_search.sidecar.records import Unavailable
-from mahala_search.sidecar.store.tables import SCHEMA, Json, about, encode_json, metadata
+from mahala_search.sidecar.store.tables import SCHEMA, about, metadata
 
 # Seconds to wait for another process that writes to the same file, or to the same rows.
 _WAIT = 2.0
@@ -64,14 +64,14 @@ class Database:
     def reading(self) -> Iterator[Any]:
         """Yield a connection that sees one state of the database; raise Unavailable if that is not possible."""
         self._check_file()
-        with _refusals(), self.engine.begin() as connection:
+        with _refusals(self.engine.dialect.dbapi), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
         """Yield a connection whose changes are committed together at the end of the block, or not at all."""
         self._check_file()
-        with _refusals(), self._writer.begin() as connection:
+        with _refusals(self.engine.dialect.dbapi), self._writer.begin() as connection:
             yield connection
             self._check_file()
 
@@ -102,14 +102,27 @@ class Database:
         self.engine.dispose()
 
 
-def rows_with(connection: Any, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
-    """Return the rows of a query in which a column has one of the values, as `fetched`."""
-    return [row for part in blocks(values) for row in fetched(connection, query.where(column.in_(part)))]
+def fetch(connection: Any, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    """Return the rows of a statement with "?" for each value, as the driver has them.
+
+    SQLAlchemy takes ten times as long for a statement as SQLite does: what is done for every request goes this way.
+    """
+    cursor = connection.connection.cursor()
+    cursor.execute(_of_driver(connection, statement), values)
+    return list(cursor.fetchall())
 
 
-def fetched(connection: Any, query: Any) -> list[Any]:
-    """Return the rows of a query as tuples of the driver: SQLAlchemy takes as long for its own as the driver does."""
-    return list(connection.execute(query).cursor.fetchall())
+def rows_with(
+    connection: Any, table: sa.Table, columns: Sequence[str], space_id: str, key: str, values: Sequence[Any]
+) -> list[Any]:
+    """Return columns of the rows of a space whose `key` is one of the values, as the driver has them."""
+    of_rows = f'SELECT {", ".join(columns)} FROM {table.name} WHERE space = ? AND "{key}" IN'
+    return [row for part in blocks(values) for row in fetch(connection, f"{of_rows} {marks(part)}", (space_id, *part))]
+
+
+def marks(values: Sequence[Any]) -> str:
+    """Return a "?" for each of the values, as a list of SQL."""
+    return f"({', '.join('?' * len(values))})"
 
 
 def blocks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
@@ -118,41 +131,30 @@ def blocks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
         yield values[start : start + size]
 
 
-def insert_rows(connection: Any, table: sa.Table, rows: Sequence[dict[str, Any]], *, missing: bool = False) -> None:
-    """Insert rows, all with the same columns; with `missing`, only those whose primary keys are not in the table."""
-    if rows:
-        columns, mark = list(rows[0]), _mark(connection)
-        names, marks = ", ".join(f'"{name}"' for name in columns), ", ".join(mark for _ in columns)
-        end = " ON CONFLICT DO NOTHING" if missing else ""
-        _execute(connection, table, f"INSERT INTO {table.name} ({names}) VALUES ({marks}){end}", columns, rows)
-
-
-def update_rows(connection: Any, table: sa.Table, keys: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    """Set columns of rows that are found by their keys; all have the same columns."""
-    if rows:
-        mark, columns = _mark(connection), [name for name in rows[0] if name not in keys]
-        values = ", ".join(f'"{name}" = {mark}' for name in columns)
-        mine = " AND ".join(f'"{name}" = {mark}' for name in keys)
-        _execute(connection, table, f"UPDATE {table.name} SET {values} WHERE {mine}", [*columns, *keys], rows)
-
-
-def _mark(connection: Any) -> str:
-    return "?" if connection.dialect.name == "sqlite" else "%s"
-
-
-def _execute(
-    connection: Any, table: sa.Table, statement: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]
+def insert_rows(
+    connection: Any, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, missing: bool = False
 ) -> None:
-    """Execute a statement for many rows by the driver itself: SQLAlchemy takes longer for a row than the database."""
-    is_json = [isinstance(table.c[name].type, Json) for name in columns]
-    values = [
-        tuple(
-            encode_json(row[name]) if json and row[name] is not None else row[name]
-            for name, json in zip(columns, is_json, strict=True)
-        )
-        for row in rows
-    ]
-    connection.exec_driver_sql(statement, values)
+    """Insert rows; with `missing`, only those whose primary keys are not in the table."""
+    names, end = ", ".join(f'"{name}"' for name in columns), " ON CONFLICT DO NOTHING" if missing else ""
+    execute(connection, f"INSERT INTO {table.name} ({names}) VALUES {marks(columns)}{end}", rows)
+
+
+def update_rows(
+    connection: Any, table: sa.Table, columns: Sequence[str], keys: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Set columns of rows that are found by their keys; a row has the values of the columns, then of the keys."""
+    values, mine = (end.join(f'"{name}" = ?' for name in names) for end, names in ((", ", columns), (" AND ", keys)))
+    execute(connection, f"UPDATE {table.name} SET {values} WHERE {mine}", rows)
+
+
+def execute(connection: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Execute a statement for each of the rows, if there are some."""
+    if rows:
+        connection.connection.cursor().executemany(_of_driver(connection, statement), rows)
+
+
+def _of_driver(connection: Any, statement: str) -> str:
+    return statement if connection.dialect.name == "sqlite" else statement.replace("?", "%s")
 
 
 def _file_number(path: str) -> tuple[int, int] | None:
@@ -165,12 +167,12 @@ def _file_number(path: str) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(driver: Any) -> Iterator[None]:
     try:
         yield
-    except (DataError, IntegrityError):  # it is what was written that is wrong
+    except (DataError, IntegrityError, driver.DataError, driver.IntegrityError):  # it is what was written that is wrong
         raise
-    except (DBAPIError, SQLAlchemyError) as error:
+    except (SQLAlchemyError, driver.Error) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         if "database or disk is full" in reason:
             reason = "the disk is full"

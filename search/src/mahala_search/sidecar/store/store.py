@@ -12,24 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from mahala_search.arrays import FloatArray
-from mahala_search.sidecar.records import (
-    Conflict,
-    Control,
-    Entry,
-    Model,
-    Query,
-    Settings,
-    Space,
-    Unknown,
-    Work,
-    Written,
-    key_of,
-)
+from mahala_search.sidecar.records import Conflict, Entry, Model, Query, Settings, Space, Unknown, Work, Written, key_of
 from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.checkpoints import served_model
 from mahala_search.sidecar.store.database import Database, blocks
 from mahala_search.sidecar.store.vectors import read_vectors
-from mahala_search.sidecar.store.writes import SpaceWriter, delete_unused_queries
+from mahala_search.sidecar.store.writes import GONE, SpaceWriter, delete_unused_queries
 
 # Names of spaces.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -76,7 +64,7 @@ class Store:
         """Change the settings of a space; with other parameters of the learner, its log is learned again."""
         with self.writing() as connection:
             space = _locked(connection, tables.spaces.c.name == name)
-            before = _settings(space.settings)
+            before = Settings.of(space.settings)
             for field in _FIXED:
                 if getattr(settings, field) != getattr(before, field):
                     raise Conflict(
@@ -110,7 +98,7 @@ class Store:
                     pages = sa.select(tables.pages.c.id).where(tables.pages.c.space == other.id).limit(1)
                     if connection.scalar(pages) is not None:
                         raise Conflict(f"{successor!r} has pages of its own: name a space that has none")
-                    _create(connection, successor, _settings(other.settings), space)
+                    _create(connection, successor, Settings.of(other.settings), space)
             return _space(_updated(connection, space.id, successor=successor))
 
     def copy_pages(self, space_id: str, before: float, limit: int = 200) -> int:
@@ -130,7 +118,7 @@ class Store:
             texts = dict(
                 connection.execute(sa.select(tables.queries.c.key, tables.queries.c.text).where(of_queries)).all()
             )
-            SpaceWriter(connection, other, _settings(other.settings)).copy(rows, texts)
+            SpaceWriter(connection, other.id).copy(rows, texts)
             return len(rows)
 
     def salt(self, space_id: str) -> bytes:
@@ -165,7 +153,7 @@ class Store:
             for space_id in sorted({space_id for space_id, _ in batch}):  # the same order everywhere: no deadlocks
                 groups = {at: works for at, (of, works) in enumerate(batch) if of == space_id}
                 try:
-                    writer = _writer(connection, space_id)
+                    writer = SpaceWriter(connection, space_id)
                 except Unknown as error:
                     results.update((at, error) for at in groups)
                 else:
@@ -199,7 +187,7 @@ class Store:
         Items that are `absent` in the engine are asked for less often.
         """
         with self.writing() as connection:
-            _writer(connection, space_id).add_vectors(dict(vectors), dict(queries))
+            SpaceWriter(connection, space_id).add_vectors(dict(vectors), dict(queries))
             for part in blocks(sorted(absent)):
                 mine = (tables.items.c.space == space_id) & tables.items.c.id.in_(part)
                 connection.execute(tables.items.update().where(mine).values(tries=tables.items.c.tries + 1))
@@ -208,7 +196,7 @@ class Store:
         """Return the entries after a place, in order."""
         log, pages, queries = tables.log, tables.pages, tables.queries
         of_page = (pages.c.space == log.c.space) & (pages.c.id == log.c.page)
-        query = sa.select(log, pages.c.query, pages.c.ids.label("shown"), pages.c.positions, pages.c.signals)
+        query = sa.select(log, pages.c.query, pages.c.ids, pages.c.positions, pages.c.signals)
         query = query.join(pages, of_page).where(log.c.space == space_id, log.c.place > after)
         with self.reading() as connection:
             rows = connection.execute(query.order_by(log.c.place).limit(limit)).all()
@@ -264,9 +252,8 @@ class Store:
             ids = connection.scalars(sa.select(table.c.id).where(table.c.origin == origin).order_by(table.c.id)).all()
             deleted = {}
             for id in ids:
-                space = _locked(connection, table.c.id == id)
-                n = deleted[id] = SpaceWriter(connection, space, _settings(space.settings)).forget(user)
-                _updated(connection, id, generation=space.generation + (n > 0))
+                n = deleted[id] = SpaceWriter(connection, id).forget(user)
+                _updated(connection, id, generation=table.c.generation + int(n > 0))
             return deleted[space_id]
 
     def prune(self, now: float) -> int:
@@ -315,40 +302,34 @@ class Store:
         self.database.close()
 
 
-def _settings(values: Mapping[str, Any]) -> Settings:
-    return Settings(**(dict(values) | {"control": Control(**values["control"])}))
-
-
 def _space(row: Any) -> Space:
     fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(Space)}
-    return Space(**fields | {"settings": _settings(row.settings)})
+    return Space(**fields | {"settings": Settings.of(row.settings)})
 
 
 def _entry(row: Any, vector: FloatArray) -> Entry:
-    at = {id: place for place, id in enumerate(row.shown)}
-    places = [at[id] for id in row.ids]
-    signals = row.signals and {name: [values[place] for place in places] for name, values in row.signals.items()}
-    positions = [place + 1 if row.positions is None else row.positions[place] for place in places]
-    query = Query(row.query, vector)
-    return Entry(row.place, row.page, query, row.user, row.ids, positions, row.values, signals, row.first, row.at)
+    places = [place for place, value in enumerate(row.values) if value is not None]
+
+    def counted(values: Sequence[Any]) -> list[Any]:
+        return [values[place] for place in places]
+
+    signals = row.signals and {name: counted(values) for name, values in row.signals.items()}
+    positions = counted(row.positions or range(1, len(row.ids) + 1))
+    of_page = row.page, Query(row.query, vector), row.user, counted(row.ids), positions
+    return Entry(row.place, *of_page, counted(row.values), signals, row.first, row.at)
 
 
 def _one(connection: Any, condition: Any, *, lock: bool = False) -> Any:
     query = sa.select(tables.spaces).where(condition)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
-        raise Unknown("there is no such space: it was deleted, or never made")
+        raise Unknown(GONE)
     return row
 
 
 def _locked(connection: Any, condition: Any) -> Any:
     """Return the row of a space, which no one else changes until the commit."""
     return _one(connection, condition, lock=True)
-
-
-def _writer(connection: Any, space_id: str) -> SpaceWriter:
-    space = _locked(connection, tables.spaces.c.id == space_id)
-    return SpaceWriter(connection, space, _settings(space.settings))
 
 
 def _updated(connection: Any, space_id: str, **values: Any) -> Any:

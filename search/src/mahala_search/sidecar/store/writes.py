@@ -1,33 +1,38 @@
 """What is written for a space in a transaction: searches, what was shown, what people did, and the log of all that."""
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic_core import from_json
 
 from mahala_search.arrays import FloatArray
-from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Work, Written
+from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Unknown, Work, Written
 from mahala_search.sidecar.store import tables
-from mahala_search.sidecar.store.database import blocks, fetched, insert_rows, rows_with, update_rows
+from mahala_search.sidecar.store.database import blocks, execute, fetch, insert_rows, marks, rows_with, update_rows
+from mahala_search.sidecar.store.tables import encode_json
 from mahala_search.sidecar.store.vectors import add_rows, check_vector, with_vector
 
 # Why nothing comes of a work.
 UNKNOWN = "the search is unknown: it was not recorded, or has expired"
 NOT_SHOWN = "the item was not shown for this search"
 FORGOTTEN = "the user was forgotten"
+GONE = "there is no such space: it was deleted, or never made"
 OLD = "it is older than the retention of the space"
 
 # The kind of a reaction which says only that an item was seen.
 SEEN = "impression"
-# What is read of a page, as the driver has it.
-_READ = ("id", "query", "user", "at", "ids", "seen", "positions", "reactions", "logged", "waits")
-_COLUMNS = [sa.type_coerce(tables.pages.c[name], sa.types.NullType()) for name in _READ]
+# Columns of a page: those of its search, those of what was shown, and those that change later.
+_OF_SEARCH = ("query", "user", "at", "arm", "version")
 _OF_SHOWN = ("ids", "teams", "signals")
 _CHANGING = ("seen", "positions", "reactions", "logged", "waits")
+_READ = ("id", "query", '"user"', "at", "ids", "seen", "positions", "reactions", "logged", "waits")
+_JSON = {"ids", "signals", "positions", "reactions", "logged"}
+_LOG = ("space", "place", "page", "user", "first", "at", "values")
 
 
 @dataclass(slots=True)
@@ -42,7 +47,7 @@ class _Page:
     seen: int | None = None
     positions: list[int] | None = None
     reactions: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-    logged: dict[str, float] | None = None
+    logged: dict[str, float] | bool | None = None  # by item the strength that entries have; True: that of all reactions
     waits: int = 0
     arm: str | None = None
     version: int = 0
@@ -55,10 +60,13 @@ class _Page:
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> "_Page":
         id, query, user, at, ids, seen, positions, reactions, logged, waits = row
-        return cls(
-            id, query, user, at, json.loads(ids) if ids else None, seen, json.loads(positions) if positions else None,
-            json.loads(reactions), json.loads(logged) if logged else None, waits,
+        page = cls(
+            id, query, user, at, from_json(ids) if ids else None, seen, from_json(positions) if positions else None,
+            from_json(reactions), from_json(logged) if logged else None, waits,
         )  # fmt: skip
+        if page.logged is True:
+            page.logged = {item: max(one[0] for one in kinds.values()) for item, kinds in page.reactions.items()}
+        return page
 
     def counted(self) -> list[str]:
         """Return the items that were seen, and those that people reacted to."""
@@ -79,43 +87,55 @@ class _Page:
             self.positions = self.positions or list(range(1, len(self.ids) + 1))
             self.positions[self.ids.index(item)] = position
 
-    def entries(self) -> list[dict[str, Any]]:
-        """Return the entries of the log for what none has, and count it as logged.
+    def entries(self) -> list[tuple[Any, ...]]:
+        """Return the entries of the log for what none has, from the column "page" on, and count it as logged.
 
         There is one for each user, with the items to which this user reacted, against those to which nobody has. Of
         several reactions to an item, the largest one counts. The first entry comes also without a reaction.
         """
-        largest = {item: max(kinds.values(), key=lambda one: one[0]) for item, kinds in self.reactions.items()}
-        before, is_first = self.logged or {}, self.logged is None
+        largest = {item: max(kinds.values(), key=itemgetter(0)) for item, kinds in self.reactions.items()}
+        ids, is_first = self.ids or [], self.logged is None
+        before = self.logged if isinstance(self.logged, dict) else {}
         new = {item: one for item, one in largest.items() if one[0] > before.get(item, 0.0)}
+        n_seen = len(ids) if self.seen is None else self.seen
+        others = [0.0] * n_seen + [None] * (len(ids) - n_seen)
+        for item in largest:
+            others[ids.index(item)] = None
         result = []
-        users = list(dict.fromkeys(one[2] for one in new.values()))
-        for user in users or ([self.user] if is_first else []):
+        for user in dict.fromkeys(one[2] for one in new.values()) or ([self.user] if is_first else []):
             mine = {item: one for item, one in new.items() if one[2] == user}
-            ids = [item for item in self.counted() if item in mine or item not in largest]
+            values = others.copy()
+            for item, one in mine.items():
+                values[ids.index(item)] = one[0]
             at = max((one[3] for one in mine.values()), default=self.at)
-            values = [mine[item][0] if item in mine else 0.0 for item in ids]
-            result.append({"page": self.id, "user": user, "ids": ids, "values": values, "first": is_first, "at": at})
+            result.append((self.id, user, is_first, at, encode_json(values)))
             is_first = False
-        self.logged = before | {item: one[0] for item, one in new.items()}
+        self.logged = True
         return result
+
+    def row(self, names: Sequence[str]) -> tuple[Any, ...]:
+        """Return columns as they are written."""
+        values = ((name, getattr(self, name)) for name in names)
+        return tuple(encode_json(value) if name in _JSON and value is not None else value for name, value in values)
 
 
 class SpaceWriter:
     """Writes works, and vectors, in a transaction that has the row of the space locked.
 
-    Parameters
-    ----------
-    space : the row of the space
+    Unknown is raised if the space is gone.
     """
 
-    def __init__(self, connection: Any, space: Any, settings: Settings) -> None:
-        self._connection, self._id, self._n_logged = connection, space.id, int(space.n_logged)
-        self._settings = settings
+    def __init__(self, connection: Any, space_id: str) -> None:
+        lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
+        rows = fetch(connection, f"SELECT n_logged, settings FROM search_spaces WHERE id = ?{lock}", (space_id,))
+        if not rows:
+            raise Unknown(GONE)
+        self._connection, self._id, self._n_logged = connection, space_id, int(rows[0][0])
+        self._settings = Settings.of(from_json(rows[0][1]))
         self._pages: dict[str, _Page] = {}
         self._queries: dict[str, dict[str, Any]] = {}  # new rows
         self._items: dict[str, dict[str, Any]] = {}
-        self._oldest = time.time() - 86400.0 * settings.retention
+        self._oldest = time.time() - 86400.0 * self._settings.retention
 
     def write(self, groups: Sequence[Sequence[Work]]) -> list[list[Written] | Exception]:
         """Write groups of works in their order; one that is malformed is left out whole."""
@@ -124,9 +144,8 @@ class SpaceWriter:
         self._read(list(dict.fromkeys(work.id if isinstance(work, Search) else work.search_id for work in works)))
         users = {work.user for work in works if isinstance(work, Reaction)} | {p.user for p in self._pages.values()}
         users |= {one.user for work in works if (one := _search_of(work)) is not None}
-        forgotten = tables.forgotten.c
-        query = sa.select(forgotten.user, forgotten.at).where(forgotten.space == self._id)
-        self._forgotten = dict(rows_with(self._connection, query, forgotten.user, list(users - {None})))
+        named = list(users - {None})
+        self._forgotten = dict(rows_with(self._connection, tables.forgotten, ('"user"', "at"), self._id, "user", named))
         outcomes = [self._take(work) for work in works]
         missing = self._finish()
         for at, work in enumerate(works):
@@ -170,7 +189,7 @@ class SpaceWriter:
                 for kind in [kind for kind, one in kinds.items() if one[2] == user]:
                     del kinds[kind]
             page.reactions = {item: kinds for item, kinds in page.reactions.items() if kinds}
-            if page.logged is not None:
+            if isinstance(page.logged, dict):
                 page.logged = {item: value for item, value in page.logged.items() if item in page.reactions}
             page.counts_more = True
             waited = (tables.waits.c.space == self._id) & (tables.waits.c.page == page.id)
@@ -209,9 +228,8 @@ class SpaceWriter:
         return None
 
     def _read(self, ids: Sequence[str]) -> None:
-        query = sa.select(*_COLUMNS).where(tables.pages.c.space == self._id)
         new = [id for id in ids if id not in self._pages]
-        rows = {row[0]: row for row in rows_with(self._connection, query, tables.pages.c.id, new)}
+        rows = {row[0]: row for row in rows_with(self._connection, tables.pages, _READ, self._id, "id", new)}
         self._pages |= {id: _Page.of_row(rows[id]) for id in new if id in rows}
 
     def _refusal(self, user: str | None, at: float) -> str | None:
@@ -301,11 +319,10 @@ class SpaceWriter:
 
     def _promoted(self, of_query: bool, ids: Iterable[str]) -> set[str]:
         """Return the pages that have waited for these vectors."""
-        table, result = tables.waits, set[str]()
+        result = set[str]()
         for part in blocks(sorted(ids)):
-            mine = (table.c.space == self._id) & (table.c.of_query == of_query) & table.c.id.in_(part)
-            deleted = table.delete().where(mine).returning(table.c.page)
-            result.update(page for (page,) in fetched(self._connection, deleted))
+            delete = f"DELETE FROM search_waits WHERE space = ? AND of_query = ? AND id IN {marks(part)} RETURNING page"
+            result.update(page for (page,) in fetch(self._connection, delete, (self._id, of_query, *part)))
         return result
 
     def _check(self, pages: Sequence[_Page]) -> set[str]:
@@ -320,27 +337,27 @@ class SpaceWriter:
             lacking = [(False, id) for id in page.counted() if not items.get(id)]
             lacking += [] if queries.get(page.query) else [(True, page.query)]
             page.waits = len(lacking)
-            rows += [{"space": self._id, "page": page.id, "of_query": kind, "id": id} for kind, id in lacking]
-        insert_rows(connection, tables.waits, rows, missing=True)
+            rows += [(self._id, page.id, kind, id) for kind, id in lacking]
+        insert_rows(connection, tables.waits, ("space", "page", "of_query", "id"), rows, missing=True)
         return {id for id in ids if not items.get(id)}
 
     def _write_pages(self) -> None:
-        pages, columns = self._pages.values(), [column.name for column in tables.pages.c if column.name != "space"]
-        insert_rows(self._connection, tables.pages, [self._row(page, columns) for page in pages if page.is_new])
-        for is_shown, names in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
+        pages, table, keys = self._pages.values(), tables.pages, ("space", "id")
+        columns: tuple[str, ...] = _OF_SEARCH + _OF_SHOWN + _CHANGING
+        new = [(self._id, page.id, *page.row(columns)) for page in pages if page.is_new]
+        insert_rows(self._connection, table, keys + columns, new)
+        for is_shown, columns in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
             changed = [page for page in pages if not page.is_new and page.is_shown == is_shown]
-            rows = [self._row(page, ("id", *names)) for page in changed]
-            update_rows(self._connection, tables.pages, ("space", "id"), rows)
+            update_rows(
+                self._connection, table, columns, keys, [(*page.row(columns), self._id, page.id) for page in changed]
+            )
 
-    def _row(self, page: _Page, columns: Sequence[str]) -> dict[str, Any]:
-        return {"space": self._id} | {name: getattr(page, name) for name in columns}
-
-    def _write_log(self, entries: Sequence[dict[str, Any]]) -> None:
+    def _write_log(self, entries: Sequence[tuple[Any, ...]]) -> None:
         if entries:
-            rows = [{"space": self._id, "place": at} | one for at, one in enumerate(entries, self._n_logged + 1)]
-            insert_rows(self._connection, tables.log, rows)
-            mine = tables.spaces.c.id == self._id
-            self._connection.execute(tables.spaces.update().where(mine).values(n_logged=self._n_logged + len(rows)))
+            rows = [(self._id, place, *entry) for place, entry in enumerate(entries, self._n_logged + 1)]
+            insert_rows(self._connection, tables.log, _LOG, rows)
+            n = self._n_logged + len(rows)
+            update_rows(self._connection, tables.spaces, ("n_logged",), ("id",), [(n, self._id)])
 
 
 def _search_of(work: Work) -> Search | None:
@@ -350,11 +367,9 @@ def _search_of(work: Work) -> Search | None:
 
 def count(connection: Any, space_id: str, numbers: dict[str, int]) -> None:
     """Add to the counts of a space by their reasons."""
-    table = tables.counts
+    add = "INSERT INTO search_counts (space, reason, n) VALUES (?, ?, ?) ON CONFLICT (space, reason)"
     for reason, n in sorted(numbers.items()):
-        insert_rows(connection, table, [{"space": space_id, "reason": reason, "n": 0}], missing=True)
-        mine = (table.c.space == space_id) & (table.c.reason == reason)
-        connection.execute(table.update().where(mine).values(n=table.c.n + n))
+        execute(connection, f"{add} DO UPDATE SET n = search_counts.n + excluded.n", [(space_id, reason, n)])
 
 
 def delete_unused_queries(connection: Any, space_id: str, keys: Sequence[str]) -> None:
