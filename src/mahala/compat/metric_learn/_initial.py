@@ -13,33 +13,28 @@ from sklearn.utils import check_array, check_random_state
 
 from mahala.compat.metric_learn._util import Random
 from mahala.compat.metric_learn.exceptions import NonPSDError
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Array, FloatArray
 
 
-def components_from_metric(metric: Any, tol: float | None = None) -> FloatArray:
+def components_from_metric(metric: FloatArray) -> FloatArray:
     """Return L, d × d, with LᵀL the matrix: its root if it is diagonal, else that of Cholesky or of its eigenvalues."""
     if not np.allclose(metric, metric.T):
         raise ValueError("The input metric should be symmetric.")
     diagonal = np.diag(metric)
     if np.array_equal(metric, np.diag(diagonal)):
-        _check_sdp_from_eigen(diagonal, tol)
+        _is_definite(diagonal)
         return np.diag(np.sqrt(np.maximum(0.0, diagonal)))
     try:
-        root: FloatArray = np.linalg.cholesky(metric).T
-        return root
+        return np.asarray(np.linalg.cholesky(metric).T)
     except LinAlgError:
         w, V = np.linalg.eigh(metric)
-        _check_sdp_from_eigen(w, tol)
-        vectors: FloatArray = V.T * np.sqrt(np.maximum(0.0, w[:, None]))
-        return vectors
+        _is_definite(w)
+        return np.asarray(V.T * np.sqrt(np.maximum(0.0, w[:, None])))
 
 
-def _check_sdp_from_eigen(w: FloatArray, tol: float | None = None) -> bool:
-    """Return whether all eigenvalues are above the tolerance; raise NonPSDError if one is below minus that."""
-    if tol is None:
-        tol = float(np.abs(w).max() * len(w) * np.finfo(w.dtype).eps)
-    if tol < 0:
-        raise ValueError("tol should be positive.")
+def _is_definite(w: FloatArray) -> bool:
+    """Return whether all eigenvalues are above zero but for rounding; raise NonPSDError if one is below it."""
+    tol = float(np.abs(w).max() * len(w) * np.finfo(w.dtype).eps)
     if (w < -tol).any():
         raise NonPSDError
     return not (np.abs(w) < tol).any() and bool((w != 0.0).all())
@@ -54,12 +49,7 @@ def _check_n_components(n_features: int, n_components: int | None) -> int:
 
 
 def _initialize_components(
-    n_components: int,
-    X: FloatArray,
-    y: Any = None,
-    init: Any = "auto",
-    random_state: Random = None,
-    has_classes: bool = True,
+    n_components: int, X: FloatArray, y: Array, init: Any, random_state: Random, has_classes: bool
 ) -> FloatArray:
     """Return the first linear map."""
     n_samples, n_features = X.shape
@@ -106,24 +96,19 @@ def _auto_select_init(has_classes: bool, n_features: int, n_samples: int, n_comp
 
 
 def _initialize_metric_mahalanobis(
-    input: FloatArray,
-    init: Any = "identity",
-    random_state: Random = None,
-    return_inverse: bool = False,
-    strict_pd: bool = False,
-    matrix_name: str = "matrix",
-) -> Any:
-    """Return a first or prior matrix M, and its pseudo-inverse if it is asked for."""
-    d, is_given = input.shape[-1], isinstance(init, np.ndarray)
-    if not is_given and init not in ("identity", "covariance", "random"):
+    points: FloatArray, init: Any, random_state: Random, matrix_name: str, strict_pd: bool = False
+) -> FloatArray:
+    """Return a first or prior matrix M for points, or for tuples of them."""
+    d, is_array = points.shape[-1], isinstance(init, np.ndarray)
+    if not is_array and init not in ("identity", "covariance", "random"):
         raise ValueError(
             f"`{matrix_name}` must be 'identity', 'covariance', 'random' or a numpy array of shape "
             "(n_features, n_features)."
         )
-    if not is_given and init != "covariance":
+    if not is_array and init != "covariance":
         M = np.eye(d) if init == "identity" else make_spd_matrix(d, random_state=check_random_state(random_state))
-        return (M, scipy.linalg.pinvh(M)) if return_inverse else M
-    if is_given:
+        return np.asarray(M)
+    if is_array:
         matrix, name = check_array(init, copy=True), matrix_name
         if matrix.shape != (d, d):
             raise ValueError(
@@ -133,31 +118,20 @@ def _initialize_metric_mahalanobis(
         if not np.allclose(matrix, matrix.T):
             raise ValueError(f"`{name}` is not symmetric.")
         problem = f"You should provide a strictly positive definite matrix as `{name}`. This one is not definite."
-        warning = "The initialization matrix is not invertible: using the pseudo-inverse instead."
     else:
-        points = np.unique(input.reshape(-1, d), axis=0) if input.ndim == 3 else input
+        points = np.unique(points.reshape(-1, d), axis=0) if points.ndim == 3 else points
         matrix, name = np.atleast_2d(np.cov(points, rowvar=False)), f"`{matrix_name}`"
         problem = "Unable to get a true inverse of the covariance matrix since it is not definite."
-        warning = (
-            "The covariance matrix is not invertible: using the pseudo-inverse instead."
-            "To make the covariance matrix invertible you can remove any linearly dependent features and/or reduce the "
-            "dimensionality of your input, for instance using `sklearn.decomposition.PCA` as a preprocessing step."
-        )
-    w, V = scipy.linalg.eigh(matrix, check_finite=False)
-    if not _check_sdp_from_eigen(w):
+    if not _is_definite(scipy.linalg.eigvalsh(matrix, check_finite=False)):
         if strict_pd:
             advice = f"or an algorithm that does not require the {name} to be strictly positive definite."
             raise LinAlgError(f"{problem} Try another {name}, {advice}")
-        if return_inverse or not is_given:
-            warnings.warn(warning, stacklevel=2)
-    inverse = _pseudo_inverse_from_eig(w, V)
-    M, inverse = (matrix, inverse) if is_given else (inverse, matrix)
-    return (M, inverse) if return_inverse else M
-
-
-def _pseudo_inverse_from_eig(w: FloatArray, V: FloatArray, tol: float | None = None) -> FloatArray:
-    if tol is None:
-        tol = float(np.amax(w) * len(w) * np.finfo(w.dtype).eps)
-    large = np.abs(w) > tol
-    inverse = np.divide(1.0, w, where=large, out=np.zeros_like(w))
-    return (V * inverse) @ V.T
+        if not is_array:
+            warnings.warn(
+                "The covariance matrix is not invertible: using the pseudo-inverse instead."
+                "To make the covariance matrix invertible you can remove any linearly dependent features and/or reduce "
+                "the dimensionality of your input, for instance using `sklearn.decomposition.PCA` as a preprocessing "
+                "step.",
+                stacklevel=2,
+            )
+    return np.asarray(matrix if is_array else scipy.linalg.pinvh(matrix, check_finite=False))

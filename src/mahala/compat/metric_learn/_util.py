@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_X_y
 
 from mahala.compat.metric_learn.exceptions import PreprocessorError
@@ -114,9 +114,9 @@ def check_y_valid_values_for_pairs(y: ArrayLike) -> None:
         )
 
 
-def validate_vector(u: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def validate_vector(u: ArrayLike) -> Array:
     """Return a point as a 1-D array."""
-    u = np.atleast_1d(np.asarray(u, dtype=dtype, order="C").squeeze())
+    u = np.atleast_1d(np.asarray(u, order="C").squeeze())
     if u.ndim > 1:
         raise ValueError("Input vector should be 1-D.")
     return u

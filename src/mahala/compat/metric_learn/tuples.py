@@ -29,9 +29,7 @@ class _TuplesLearner(MahalanobisMixin):
     """Base class of the learners from tuples."""
 
     def _prior(self, tuples: FloatArray) -> MahalanobisMetric:
-        matrix = _initialize_metric_mahalanobis(
-            tuples, self.prior, self.random_state, strict_pd=True, matrix_name="prior"
-        )
+        matrix = _initialize_metric_mahalanobis(tuples, self.prior, self.random_state, "prior", strict_pd=True)
         return MahalanobisMetric(matrix)
 
     def _keep(self, learner: Any, scale: float = 1.0) -> Self:
@@ -115,7 +113,7 @@ class _BaseMMC(_TuplesLearner):
         """
         warn_of_unused(self, "nothing is projected", "max_proj")
         tuples, labels = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
-        first = _initialize_metric_mahalanobis(tuples, self.init, self.random_state, matrix_name="init")
+        first = _initialize_metric_mahalanobis(tuples, self.init, self.random_state, "init")
         learner = native.MMC(
             diagonal=self.diagonal, max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose
         )
