@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -128,28 +128,19 @@ def write_files(writers: Mapping[Path, Writer], earlier: Iterable[Path] = ()) ->
 
 def text_writer(text: str) -> Writer:
     """Return a function for `write_files` that writes text, with escapes for names of files that are not UTF-8."""
-    return lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def csv_writer(rows: Iterable[Iterable[object]]) -> Writer:
     """Return a function for `write_files` that writes rows; text that looks like a formula gets an apostrophe."""
-
-    def write(path: Path) -> None:
-        with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            _write_csv(file, rows)
-
-    return write
+    return text_writer(csv_text(rows))
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Return rows as the text of a CSV file, as `csv_writer` writes it."""
+    """Return rows as the text of a CSV file; text that looks like a formula gets an apostrophe."""
     file = io.StringIO()
-    _write_csv(file, rows)
-    return file.getvalue()
-
-
-def _write_csv(file: TextIO, rows: Iterable[Iterable[object]]) -> None:
     csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    return file.getvalue()
 
 
 def rows_of(columns: Mapping[str, Sequence[object]]) -> Iterator[Iterable[object]]:
@@ -162,26 +153,12 @@ def columns_writer(path: Path, columns: Mapping[str, Sequence[object]]) -> Write
     if path.suffix.lower() == ".csv":
         return csv_writer(rows_of(columns))
     mixed = [name for name, values in columns.items() if len(set(map(type, values))) > 1]
-    texts = {name: list(map(str, columns[name])) for name in mixed}
-    return parquet_writer({**columns, **texts})  # a column of Parquet has one type
-
-
-def parquet_writer(columns: Mapping[str, Sequence[object]]) -> Writer:
-    """Return a function for `write_files` that writes columns to a .parquet file."""
+    texts = {name: list(map(str, columns[name])) for name in mixed}  # a column of Parquet has one type
 
     def write(path: Path) -> None:
-        try:
-            try:
-                import polars
+        import polars
 
-                polars.DataFrame(columns).write_parquet(path)
-            except ImportError:
-                import pandas
-
-                pandas.DataFrame(columns).to_parquet(path)
-        except ImportError:
-            message = "Parquet files need polars, or pandas with pyarrow: pip install 'mahala[tables]'"
-            raise ImportError(message) from None
+        polars.DataFrame({**columns, **texts}).write_parquet(path)
 
     return write
 
