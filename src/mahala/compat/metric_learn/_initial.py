@@ -32,7 +32,7 @@ def components_from_metric(metric: FloatArray) -> FloatArray:
         return np.asarray(V.T * np.sqrt(np.maximum(0.0, w[:, None])))
 
 
-def _is_definite(w: FloatArray) -> bool:
+def _is_definite(w: Array) -> bool:
     """Return whether all eigenvalues are above zero but for rounding; raise NonPSDError if one is below it."""
     tol = float(np.abs(w).max() * len(w) * np.finfo(w.dtype).eps)
     if (w < -tol).any():

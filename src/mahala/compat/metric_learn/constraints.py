@@ -4,13 +4,12 @@ import warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
+from mahala.batch.triplets import label_triplets
+from mahala.comparisons.pairs import draw_pairs
 from mahala.compat.metric_learn._util import Random, renamed
 from mahala.support.arrays import FloatArray, IndexArray
-
-_ROUNDS = 10  # of drawing pairs, until there are as many distinct ones as were asked for
 
 
 class Constraints:
@@ -41,33 +40,17 @@ class Constraints:
         return a[:n], b[:n], c[:n], d[:n]
 
     def _pairs(self, n: int, same_label: bool, random: np.random.RandomState) -> tuple[IndexArray, IndexArray]:
-        """Return up to n distinct pairs of labelled points.
-
-        Points are sorted by label, so that those of one class are a range, and the others are the ranges around it.
-        """
+        """Return up to n distinct pairs of labelled points; where there are not so many, also in the other order."""
         rows = np.flatnonzero(self.partial_labels >= 0)
-        rows = rows[np.argsort(self.partial_labels[rows], kind="stable")]
-        _, starts, counts = np.unique(self.partial_labels[rows], return_index=True, return_counts=True)
-        first, size = np.repeat(starts, counts), np.repeat(counts, counts)
-        n_partners = size - 1 if same_label else len(rows) - size
-        anchors = np.flatnonzero(n_partners > 0)
-        codes = np.empty(0, dtype=np.int64)
-        for _ in range(_ROUNDS if len(anchors) else 0):
-            left = anchors[random.randint(len(anchors), size=n - len(codes))]
-            step = (random.random_sample(len(left)) * n_partners[left]).astype(np.int64)
-            if same_label:  # the others of the class, which skip the point itself
-                right = first[left] + step
-                right += right >= left
-            else:
-                right = step + np.where(step >= first[left], size[left], 0)
-            drawn = np.concatenate([codes, left * len(rows) + right])
-            codes = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-            if len(codes) == n:
-                break
-        if len(codes) < n:
+        _, codes, sizes = np.unique(self.partial_labels[rows], return_inverse=True, return_counts=True)
+        a = b = np.empty(0, dtype=np.intp)
+        if n and (sizes.max(initial=0) if same_label else len(sizes)) > 1:
+            left, right, _ = draw_pairs(codes, n, float(same_label), random, at_most=True)
+            a, b = np.append(left, right)[:n], np.append(right, left)[:n]
+        if len(a) < n:
             kind = "positive" if same_label else "negative"
-            warnings.warn(f"Only generated {len(codes)} {kind} constraints (requested {n})", stacklevel=4)
-        return rows[codes // max(len(rows), 1)], rows[codes % max(len(rows), 1)]
+            warnings.warn(f"Only generated {len(a)} {kind} constraints (requested {n})", stacklevel=4)
+        return rows[a], rows[b]
 
     def generate_knntriplets(self, X: FloatArray, k_genuine: int, k_impostor: int) -> IndexArray:
         """Return each point with its nearest points of the same class and its nearest of other classes, as triplets.
@@ -75,10 +58,9 @@ class Constraints:
         A class with too few points, or too few others, gives as many as there are, and a warning.
         """
         rows = np.flatnonzero(self.partial_labels >= 0)
-        labels, X = self.partial_labels[rows], np.asarray(X)[rows]
-        result = []
-        for label, count in zip(*np.unique(labels, return_counts=True), strict=True):
-            n_others = len(labels) - count
+        classes, codes, counts = np.unique(self.partial_labels[rows], return_inverse=True, return_counts=True)
+        for label, count in zip(classes, counts, strict=True):
+            n_others = len(rows) - count
             for kind, n, what, wanted, most in (
                 ("genuine", count, "elements", k_genuine + 1, count - 1),
                 ("impostor", n_others, "elements of other classes", k_impostor, n_others),
@@ -89,15 +71,11 @@ class Constraints:
                         f"neighbors as specified by k_{kind}. Will generate {most} {kind} neighbors instead.\n",
                         stacklevel=2,
                     )
-            genuine, impostors = min(k_genuine, count - 1), min(k_impostor, n_others)
-            if genuine < 1 or impostors < 1:
-                continue
-            members, others = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
-            near = NearestNeighbors(n_neighbors=genuine).fit(X[members]).kneighbors(return_distance=False)
-            far = NearestNeighbors(n_neighbors=impostors).fit(X[others]).kneighbors(X[members], return_distance=False)
-            columns = members[:, None, None], members[near][:, :, None], others[far][:, None, :]
-            result.append(np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, 3))
-        return rows[np.concatenate(result)] if result else np.empty((0, 3), dtype=np.intp)
+        if len(counts) < 2 or counts.max() < 2:
+            return np.empty((0, 3), dtype=np.intp)
+        points = np.ascontiguousarray(np.asarray(X, dtype=np.float64)[rows])
+        triplets = label_triplets(points, codes, k_genuine, k_impostor)
+        return rows[np.column_stack([triplets.anchor, triplets.positive, triplets.negative])]
 
     def chunks(
         self,
