@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from sklearn.utils import _safe_indexing
 from mahala.data.columns.cells import Decimal, TableDecimal
 from mahala.data.columns.values import is_frame
 from mahala.data.preprocessing import TablePreprocessor
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
-from mahala.support.model_files import ModelFileError, array_value, finite, header_value
+from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.states import Array as StoredArray
+from mahala.support.states import Entry, Fields, Integer, Texts, restore, to_parts
 from mahala.support.validation import is_sparse
 
 if TYPE_CHECKING:
@@ -50,6 +52,31 @@ class Encoder:
     table : the preprocessor of data frames, or None
     """
 
+    FIELDS: ClassVar[Fields] = (
+        Integer("n_bins"),
+        Integer("n_features_in"),
+        Texts("_columns"),
+        Entry("_sparse"),
+        StoredArray("_medians", True, np.float64, (None,)),
+        StoredArray("_marked", True, np.intp, (None,), least=0),
+        StoredArray("_means", True, np.float64, (None,)),
+        StoredArray("_scales", True, np.float64, (None,)),
+        StoredArray("_several", True, np.bool_, (None,)),
+        StoredArray("_edges", True, np.float64, (None,)),
+        StoredArray("_n_edges", True, np.intp, (None,), least=0),
+        StoredArray("_directions", True, np.float64, (None, None)),
+        StoredArray("_shift", True, np.float64, (None,)),
+    )
+    _medians: FloatArray  # of arrays, and the columns whose gaps are marked
+    _marked: IndexArray
+    _means: FloatArray
+    _scales: FloatArray
+    _several: BoolArray  # whether a column has more than two values
+    _edges: FloatArray  # of the bins, one column after the other, and their numbers
+    _n_edges: IndexArray
+    _directions: FloatArray | None  # of many features, and what is taken off them
+    _shift: FloatArray
+
     def __init__(
         self, n_bins: int, identifiers: Literal["drop", "keep"] = "drop", decimal: TableDecimal = "auto"
     ) -> None:
@@ -58,13 +85,13 @@ class Encoder:
         self.table: TablePreprocessor | None = None
         self.n_features_in = 0
         self._columns: list[str] = []
-        self._arrays: dict[str, FloatArray] = {}
-        self._edges: list[FloatArray | None] = []
         self._sparse = False
+        self._directions = None
 
     def fit(self, X: Any, rows: IndexArray, seed: int = 0) -> FloatArray:
         """Choose the encoding from some rows of a table, by their numbers; return what `plain` gives for these."""
         self.table, self._sparse = None, is_sparse(X)
+        self._directions = None
         if is_frame(X):
             self.table = TablePreprocessor(identifiers=self._identifiers, decimal=self._decimal)
             with warnings.catch_warnings():
@@ -86,9 +113,9 @@ class Encoder:
             gaps = np.isnan(plain)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
-                self._arrays["medians"] = np.nan_to_num(np.nanmedian(plain, axis=0))
-            self._arrays["marked"] = np.flatnonzero(gaps.any(axis=0)).astype(np.float64)
-            self._columns += [f"x{j:.0f} missing" for j in self._arrays["marked"]]
+                self._medians = np.nan_to_num(np.nanmedian(plain, axis=0))
+            self._marked = np.flatnonzero(gaps.any(axis=0))
+            self._columns += [f"x{j} missing" for j in self._marked]
             plain = self._filled(plain)
             self._learn_numbers(plain, list(range(X.shape[1])))
         if sum(self._counts()) > MOST_FEATURES:
@@ -102,22 +129,23 @@ class Encoder:
         means, scales, low, high = in_order.mean(axis=0), in_order.std(axis=0), in_order[0], in_order[-1]
         # A deviation that rounding alone makes is none.
         varies = (high > low) & (scales > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
-        self._arrays |= {"means": means, "scales": np.where(varies, scales, 1.0)}
+        self._means, self._scales = means, np.where(varies, scales, 1.0)
         several = np.zeros(d, dtype=bool)
         several[numeric] = True
         several &= varies & ((plain != low) & (plain != high)).any(axis=0)
         with_bins = int(several.sum()) * (self.n_bins + 1) + int((~several).sum()) <= MOST_FEATURES
-        self._edges = []
+        all_edges = []
         for j in range(d):
-            if not varies[j]:
-                self._edges.append(None)
-            elif not several[j]:
-                self._edges.append(np.array([low[j], high[j]]))
-            else:
-                edges = self._edges_of(in_order[:, j]) if with_bins else np.zeros(0)
+            edges = np.zeros(0)
+            if several[j] and with_bins:
+                edges = self._edges_of(in_order[:, j])
                 wide = np.diff(edges, prepend=-np.inf) > 1e-12 * max(abs(low[j]), abs(high[j]))
-                self._edges.append(edges[wide] if wide.sum() > 1 else np.zeros(0))
-        self._several = several
+                edges = edges[wide] if wide.sum() > 1 else np.zeros(0)
+            elif varies[j] and not several[j]:
+                edges = np.array([low[j], high[j]])
+            all_edges.append(edges)
+        self._several, self._edges = several, np.concatenate([np.zeros(0), *all_edges])
+        self._n_edges = np.array(list(map(len, all_edges)), dtype=np.intp)
 
     def _edges_of(self, in_order: FloatArray) -> FloatArray:
         """Return the quantiles of a column of sorted values, or all of its values if there are few."""
@@ -134,7 +162,7 @@ class Encoder:
         k = min(N_DIRECTIONS, *encoded.shape)
         rows = encoded if is_sparse(encoded) else encoded - shift
         _, _, directions = randomized_svd(rows, k, random_state=seed)
-        self._arrays |= {"directions": directions.astype(np.float64), "shift": shift}
+        self._directions, self._shift = directions.astype(np.float64), shift
 
     def transform(self, X: RowsLike) -> RealArray:
         """Return the features of a data frame, or of rows as in `fit`, as an array of float32."""
@@ -165,9 +193,8 @@ class Encoder:
 
     def _filled(self, rows: FloatArray) -> FloatArray:
         gaps = np.isnan(rows)
-        filled = np.where(gaps, self._arrays["medians"], rows)
-        marked = self._arrays["marked"].astype(np.intp)
-        return np.hstack([filled, gaps[:, marked]]) if len(marked) else filled
+        filled = np.where(gaps, self._medians, rows)
+        return np.hstack([filled, gaps[:, self._marked]]) if len(self._marked) else filled
 
     def _binned(self, plain: FloatArray) -> RealArray:
         counts = self._counts()
@@ -175,15 +202,15 @@ class Encoder:
         if not sum(counts):
             result[:] = 0.0
         at = 0
-        for j, (edges, count) in enumerate(zip(self._edges, counts, strict=True)):
+        for j, (edges, count) in enumerate(zip(self._edges_by_column(), counts, strict=True)):
             if not count:
                 continue
             values, place = plain[:, j], at
             if self._several[j]:
-                standard = (values - self._arrays["means"][j]) / self._arrays["scales"][j]
+                standard = (values - self._means[j]) / self._scales[j]
                 result[:, at] = np.clip(standard, -FARTHEST, FARTHEST)
                 place += 1
-            for left, right in pairwise(edges if edges is not None else ()):
+            for left, right in pairwise(edges):
                 result[:, place] = np.clip((values - left) / (right - left), 0.0, 1.0)
                 place += 1
             at += count
@@ -193,37 +220,39 @@ class Encoder:
         """Return how many features each column becomes, before directions."""
         if self._sparse:
             return [1] * self.n_features_in
-        bins = (0 if edges is None else max(len(edges) - 1, 0) for edges in self._edges)
-        return [n + int(several) for n, several in zip(bins, self._several.tolist(), strict=True)]
+        return (np.maximum(self._n_edges - 1, 0) + self._several).tolist()  # type: ignore[no-any-return]
+
+    def _edges_by_column(self) -> list[FloatArray]:
+        """Return the ends of the bins of each column."""
+        return np.split(self._edges, np.cumsum(self._n_edges)[:-1])
 
     def _directed(self, rows: Rows) -> FloatArray:
-        directions = self._arrays["directions"]
-        return np.asarray(rows @ directions.T - self._arrays["shift"] @ directions.T)
+        assert self._directions is not None, "there are no directions"
+        return np.asarray(rows @ self._directions.T - self._shift @ self._directions.T)
 
     @property
     def n_plain(self) -> int:
         """The number of columns of what `plain` returns."""
         if self._sparse:
-            return len(self._arrays["directions"]) if self.has_directions else self.n_features_in
+            return self.n_features_in if self._directions is None else len(self._directions)
         return len(self._columns)
 
     @property
     def has_directions(self) -> bool:
         """Whether features are directions, each of all columns."""
-        return "directions" in self._arrays
+        return self._directions is not None
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the names of the features, such as "age" and "age 20 to 30"."""
-        if self.has_directions:
-            return np.array([f"direction {k}" for k in range(len(self._arrays["directions"]))], dtype=object)
+        if self._directions is not None:
+            return np.array([f"direction {k}" for k in range(len(self._directions))], dtype=object)
+        if self._sparse:
+            return np.array(self._columns, dtype=object)
         names: list[str] = []
-        for j, (name, count) in enumerate(zip(self._columns, self._counts(), strict=True)):
-            if self._sparse or (count == 1 and not self._several[j]):
-                names += [name] * count
-            elif count:
-                edges = self._edges[j]
-                ends = enumerate(pairwise(edges if edges is not None else ()))
-                names += [name, *(f"{name} {left:.6g} to {right:.6g} #{k}" for k, (left, right) in ends)]
+        for name, several, edges in zip(self._columns, self._several, self._edges_by_column(), strict=True):
+            names += [name] * int(several or len(edges) > 1)
+            ends = enumerate(pairwise(edges if several else ()))
+            names += [f"{name} {left:.6g} to {right:.6g} #{k}" for k, (left, right) in ends]
         return np.array(names or ["nothing"], dtype=object)
 
     def feature_groups(self) -> dict[str, list[int]]:
@@ -239,7 +268,7 @@ class Encoder:
         if self.table is not None:
             return self.table.feature_groups()
         groups = {name: [j] for j, name in enumerate(self._columns[: self.n_features_in])}
-        for place, j in enumerate(self._arrays.get("marked", np.zeros(0)).astype(np.intp).tolist()):
+        for place, j in enumerate(() if self._sparse else self._marked.tolist()):
             groups[f"x{j}"].append(self.n_features_in + place)
         return groups
 
@@ -257,47 +286,21 @@ class Encoder:
 
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return what was fitted as a header and arrays of a model file."""
-        header: dict[str, object] = {"n_bins": self.n_bins, "n_features_in": self.n_features_in}
-        header |= {"columns": self._columns, "sparse": self._sparse}
-        arrays: Arrays = dict(self._arrays)
-        if self.table is not None:
-            header["table"] = self.table.to_header()
-        if not self._sparse:
-            counts = [-1 if edges is None else len(edges) for edges in self._edges]
-            arrays["edge_counts"] = np.array(counts, dtype=np.float64)
-            arrays["edges"] = np.concatenate([np.zeros(0), *(edges for edges in self._edges if edges is not None)])
-            arrays["several"] = self._several.astype(np.float64)
-        return header, arrays
+        header, arrays = to_parts(self)
+        return header | ({} if self.table is None else {"table": self.table.to_header()}), arrays
 
     @classmethod
     def from_parts(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
         """Return the encoder of `to_parts`; raise ModelFileError if it is damaged."""
         made = cls(header_value(header, "n_bins", int))
-        made.n_features_in = header_value(header, "n_features_in", int)
-        made._columns = header_value(header, "columns", list)
-        made._sparse = header_value(header, "sparse", bool)
         if "table" in header:
             made.table = TablePreprocessor.from_header(header_value(header, "table", dict))
-        names = [name for name in ("medians", "marked", "means", "scales", "shift") if name in arrays]
-        made._arrays = {name: finite(array_value(arrays, name, np.float64, (None,)), name) for name in names}
-        if "directions" in arrays:
-            made._arrays["directions"] = finite(
-                array_value(arrays, "directions", np.float64, (None, None)), "directions"
-            )
-        if made._sparse:
-            made._edges = [np.zeros(0)] * made.n_features_in
-            return made
-        counts, edges, several = (
-            finite(array_value(arrays, name, np.float64, (None,)), name) for name in ("edge_counts", "edges", "several")
-        )
-        lengths = np.maximum(counts, 0).astype(np.intp)
-        if len(counts) != len(made._columns) or len(several) != len(counts) or lengths.sum() != len(edges):
-            raise ModelFileError("the edges of an encoder do not fit its columns")
-        parts = np.split(edges, np.cumsum(lengths)[:-1]) if len(lengths) else []
-        made._edges = [None if count < 0 else part for count, part in zip(counts, parts, strict=True)]
-        made._several = several.astype(bool)
-        if len(made._arrays.get("means", ())) != len(counts) or len(made._arrays.get("scales", ())) != len(counts):
-            raise ModelFileError("the means and scales of an encoder do not fit its columns")
+        restore(made, header, arrays)
+        if not made._sparse:
+            names = ("_means", "_scales", "_several", "_n_edges")
+            lengths = [len(getattr(made, name, ())) for name in names]
+            if set(lengths) != {len(made._columns)} or made._n_edges.sum() != len(getattr(made, "_edges", ())):
+                raise ModelFileError("the means, scales and bins of an encoder do not fit its columns")
         return made
 
 
