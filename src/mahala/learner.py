@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
@@ -17,7 +18,7 @@ from mahala.engine.neighbors import leave_one_out_errors
 from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator, estimator_names, kind_named
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.arrays import FloatArray, IndexArray, RowsLike, SignArray
 from mahala.support.citations import references_of
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin, metrics
 from mahala.support.parameters import check_seed
@@ -91,7 +92,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """Return the paper of the algorithm as BibTeX: `print(learner.cite())`."""
         return "\n\n".join(reference.bibtex() for reference in references_of(cls))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: RowsLike) -> Any:
         """Map rows into the space in which Euclidean distances are the learned ones.
 
         Under a bilinear similarity rows are mapped as queries: the similarity to an item is the inner product with the
@@ -131,7 +132,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint(OF_LEARNERS, name)}")
             return object.__getattribute__(self, name)  # the error that brought us here
 
-    def margins(self, X: Any) -> FloatArray:
+    def margins(self, X: Comparisons | ArrayLike) -> FloatArray:
         """Return by how much each comparison is decided: positive for similar pairs and for triplets in their order.
 
         Parameters
@@ -141,7 +142,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         return self.metric_.margins(self._judged(X))  # type: ignore[no-any-return]
 
-    def predict_comparisons(self, X: Any) -> SignArray:
+    def predict_comparisons(self, X: Comparisons | ArrayLike) -> SignArray:
         """Return +1 for similar pairs and for triplets in their order, else -1.
 
         Pairs need a threshold, which learners from all the data get from `calibrate_threshold`.
@@ -152,14 +153,14 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         return self.metric_.predict_comparisons(self._judged(X))  # type: ignore[no-any-return]
 
-    def _judged(self, X: Any) -> Comparisons:
+    def _judged(self, X: Comparisons | RowsLike) -> Comparisons:
         """Return valid comparisons of any kind, given as such or as an array."""
         self._check_fitted()
         comparisons = X if isinstance(X, Comparisons) else self._from_array(X)
         self._check_features(comparisons, reset=False)
         return comparisons
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """Return how well the metric judges: a number from 0 to 1, the higher the better.
 
         For triplets and quadruplets, the share in the right order. For pairs, the share on the right side of the
@@ -213,7 +214,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
         return LabelledRows(X, labels)
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
+    def _rows(self, X: RowsLike, *, reset: bool) -> Any:
         check = inputs.check_features if is_chunked(X) else check_features
         return check(self, X, reset=reset, at_least=2)
 
@@ -235,12 +236,12 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             raise ValueError(f"y must hold class labels, such as integers or text, got continuous values: {example}")
         return X, codes
 
-    def _from_array(self, X: Any) -> Comparisons:
+    def _from_array(self, X: RowsLike) -> Comparisons:
         """Return comparisons of a kind from which the learner learns, given as an array."""
         kinds = self._kinds()
         if not kinds:
             raise TypeError(f"Expected Pairs or Triplets, got {type(X).__name__}; use transform on rows")
-        shape = np.shape(X)
+        shape = np.shape(X)  # type: ignore[arg-type]  # of sparse rows, too
         if len(shape) != 3 or (shape[1] not in kinds and len(kinds) > 1):
             names = ", ".join(kind.__name__ for kind in kinds.values())
             shapes = " or ".join(f"(n, {arity}, n_features)" for arity in kinds)
@@ -282,7 +283,7 @@ class DistanceMixin:
         """Return the learned matrix M."""
         return self.metric_.matrix  # type: ignore[no-any-return]
 
-    def pair_distance(self: Any, pairs: Any, *, squared: bool = False) -> FloatArray:
+    def pair_distance(self: Any, pairs: Pairs | ArrayLike, *, squared: bool = False) -> FloatArray:
         """Return the learned distance of the two rows of each pair.
 
         Parameters
@@ -292,7 +293,7 @@ class DistanceMixin:
         """
         return self.metric_.pair_distance(self._pairs(pairs), squared=squared)  # type: ignore[no-any-return]
 
-    def _pairs(self: Any, pairs: Any) -> Pairs:
+    def _pairs(self: Any, pairs: Pairs | ArrayLike) -> Pairs:
         """Return valid pairs, given as such or as an array."""
         self._check_fitted()
         checked = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
@@ -346,7 +347,7 @@ def _takers(argument: str) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def n_axes(X: Any) -> int:
+def n_axes(X: object) -> int:
     """Return the number of axes of an array, a frame or nested lists."""
     return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
 

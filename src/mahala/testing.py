@@ -12,24 +12,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import mahala
 from mahala.batch.batch_learner import BatchLearner
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import kind_named
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import Array, FloatArray, IndexArray, IntArray, Rows, RowsLike, SignArray
 from mahala.support.parameters import choices
 from mahala.support.validation import is_sparse
+
+L = TypeVar("L", bound=Learner)
 
 
 def check_learner(learner: Learner | type[Learner]) -> None:
@@ -87,7 +90,7 @@ class Case:
         return np.random.default_rng(7).integers(0, 3, size=90)
 
     @cached_property
-    def comparisons(self) -> Any:
+    def comparisons(self) -> Comparisons:
         """Comparisons of the rows, of the kind that the learner learns from."""
         return draw(self.learner, self.X, self.y)
 
@@ -417,12 +420,12 @@ def refuses(call: Callable[[], object], problem: str, error: type[Exception] = V
     raise AssertionError(f"{problem} should raise {error.__name__}")
 
 
-def same(got: Any, expected: Any, what: str) -> None:
+def same(got: ArrayLike, expected: ArrayLike, what: str) -> None:
     """Require that two arrays are equal, to the last bit."""
     near(got, expected, 0.0, what)
 
 
-def near(got: Any, expected: Any, most: Any, what: str) -> None:
+def near(got: ArrayLike, expected: ArrayLike, most: float | FloatArray, what: str) -> None:
     """Require that two arrays differ by at most so much."""
     got, expected = np.asarray(got), np.asarray(expected)
     require(got.shape == expected.shape, f"{what} has the shape {got.shape}, not {expected.shape}")
@@ -438,7 +441,7 @@ def same_model(one: Learner, other: Learner, what: str = "the metric") -> None:
     require(getattr(a, "threshold", None) == getattr(b, "threshold", None), f"{what} has another threshold")
 
 
-def same_record(one: Any, other: Any) -> None:
+def same_record(one: OnlineLearner, other: OnlineLearner) -> None:
     """Require that two streams have recorded the same."""
     for name in ("y", "predicted", "p", "tau"):
         same(getattr(one.history_, name), getattr(other.history_, name), f"history_.{name}")
@@ -446,7 +449,9 @@ def same_record(one: Any, other: Any) -> None:
         require(getattr(one, name) == getattr(other, name), f"{name} differs")
 
 
-def models_agree(one: Any, other: Any, comparisons: Any, what: str = "the model", rtol: float | None = None) -> None:
+def models_agree(
+    one: Learner, other: Learner, comparisons: Comparisons, what: str = "the model", rtol: float | None = None
+) -> None:
     """Require the same metric and threshold; with a kernel the same distances, since rounding may change its basis."""
     rtol = tolerance(one) if rtol is None else rtol
     a, b = one.metric_, other.metric_
@@ -464,57 +469,57 @@ def models_agree(one: Any, other: Any, comparisons: Any, what: str = "the model"
     near(got, expected, 10 * rtol * np.abs(expected).max(), f"the distances or similarities of {what}")
 
 
-def as_read_from_a_file(learner: Any) -> Any:
+def as_read_from_a_file(learner: L) -> L:
     """Return a copy of a learner with what a model file holds of its state; files hold those that mahala exports."""
     header, arrays = learner._get_state()
-    copied = clone(learner)
+    copied: L = clone(learner)
     copied.n_features_in_ = learner.n_features_in_
     copied._set_state(json.loads(json.dumps(header)), {name: array.copy() for name, array in arrays.items()})
     return copied
 
 
-def as_memory_map(learner: Any) -> Any:
+def as_memory_map(learner: Learner) -> Any:
     """Return a copy of a learner whose arrays are in a file and read-only."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         joblib.dump(learner, Path(folder, "learner"))
         return joblib.load(Path(folder, "learner"), mmap_mode="r")
 
 
-def tolerance(learner: Any) -> float:
+def tolerance(learner: Learner) -> float:
     """Return how near two ways to the same model come, relative: as near as the numbers that it is held in."""
     return 1e-4 if getattr(learner, "dtype", None) == "float32" else 1e-10
 
 
-def dense(matrix: Any) -> Any:
+def dense(matrix: Rows) -> Array:
     """Return a matrix as an array."""
-    return matrix.toarray() if is_sparse(matrix) else matrix
+    return matrix.toarray() if is_sparse(matrix) else np.asarray(matrix)
 
 
-def draw(learner: Learner, X: Any, y: Any, n: int = 150, random_state: int = 1) -> Any:
+def draw(learner: Learner, X: RowsLike, y: ArrayLike, n: int = 150, random_state: int = 1) -> Comparisons:
     """Return comparisons of the kind that a learner learns from, or triplets if it learns from rows only."""
     return (learner._learns_from or Triplets).from_labels(X, y, n, random_state=random_state)
 
 
-def as_array(comparisons: Any) -> tuple[FloatArray, Any]:
+def as_array(comparisons: Comparisons) -> tuple[FloatArray, SignArray | None]:
     """Return comparisons as one array, and the y that goes with it."""
     names = ("left", "right") if isinstance(comparisons, Pairs) else type(comparisons)._names
     array = np.stack([comparisons.X[getattr(comparisons, name)] for name in names], axis=1)
     return array, getattr(comparisons, "y", None)
 
 
-def single_comparisons(comparisons: Any) -> Iterator[tuple[Any, ...]]:
+def single_comparisons(comparisons: Comparisons) -> Iterator[tuple[object, ...]]:
     """Yield the arguments of `learn_one` for each comparison."""
     array, y = as_array(comparisons)
     for number, rows in enumerate(array):
         yield (*rows, y[number]) if y is not None else tuple(rows)
 
 
-def feed_one_by_one(learner: Any, comparisons: Any) -> Any:
+def feed_one_by_one(learner: Any, comparisons: Comparisons) -> IntArray:
     """Learn from one comparison after the other; return what was predicted."""
     return np.where([learner.learn_one(*arguments) for arguments in single_comparisons(comparisons)], 1, -1)
 
 
-def as_stream(learner: OnlineLearner, comparisons: Any) -> Any:
+def as_stream(learner: OnlineLearner, comparisons: Comparisons) -> Any:
     """Return a copy of a learner that takes comparisons as they come.
 
     What the first chunk decides, as targets of distances, is what all the comparisons decide.

@@ -14,12 +14,13 @@ from sklearn.base import clone
 
 import mahala
 from mahala.batch.batch_learner import BatchLearner
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.compiled.sums.pair_sums import add_pull
 from mahala.learner import Learner, learner_kinds
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.limits import COMPILING
 from mahala.support.parameters import config_context
 
@@ -68,7 +69,7 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
     ]
 
 
-def _learn(kind: type[Learner], X: Any, y: Any) -> None:
+def _learn(kind: type[Learner], X: FloatArray, y: IndexArray) -> None:
     for learner in kind._test_instances():
         if isinstance(learner, BatchLearner):
             _fit(learner, X, y)
@@ -83,14 +84,14 @@ def _learn(kind: type[Learner], X: Any, y: Any) -> None:
             _learn_similarity(learner, X, y)
 
 
-def _fit(learner: Any, X: Any, y: Any) -> None:
+def _fit(learner: BatchLearner, X: FloatArray, y: IndexArray) -> None:
     for rows in (X, X.astype(np.float32)):
         _short(learner).fit(rows, y).score(rows, y)
     if learner._learns_from is not None:
         _short(learner).fit(learner._learns_from.from_labels(X, y, 100, random_state=0))
 
 
-def _learn_similarity(learner: SimilarityLearner, X: Any, y: Any) -> None:
+def _learn_similarity(learner: SimilarityLearner, X: FloatArray, y: IndexArray) -> None:
     learner.set_params(shrinkage=0.0)  # which a handful of triplets would be warned of
     triplets = Triplets.from_labels(X, y, 100, random_state=0)
     if learner.storage == "gram":
@@ -110,26 +111,27 @@ def _sum_few_weights() -> None:
         add_pull(np.zeros((300, 300), dtype), 0, Z, rows, rows, np.zeros_like(Z), np.zeros(300, dtype))
 
 
-def _predict(X: Any, y: Any) -> None:
+def _predict(X: FloatArray, y: IndexArray) -> None:
     for kind in (mahala.NeighborClassifier, mahala.NeighborRegressor):
         kind(trees=False).fit(X, y).predict(X)
 
 
-def _short(learner: Any) -> Any:
+def _short(learner: BatchLearner) -> BatchLearner:
     """Return a copy that ends after a few iterations."""
-    return clone(learner).set_params(**{"max_iter": 3} if "max_iter" in learner.get_params() else {})
+    copied: BatchLearner = clone(learner)
+    return copied.set_params(**{"max_iter": 3} if "max_iter" in learner.get_params() else {})
 
 
-def _wide(X: Any) -> Any:
+def _wide(X: FloatArray) -> sp.csr_array:
     """Return sparse rows of so many features that they are not handled as dense ones."""
     return sp.csr_array((X.ravel(), np.arange(X.size) * 7 % 300, np.arange(len(X) + 1) * X.shape[1]), (len(X), 300))
 
 
-def _stream(learner: Any, comparisons: Any) -> None:
+def _stream(learner: Any, comparisons: Comparisons) -> None:
     if isinstance(comparisons, Pairs):
         one = comparisons.X[comparisons.left[0]], comparisons.X[comparisons.right[0]], True
     else:
-        one = tuple(comparisons.X[numbers[0]] for numbers in comparisons._columns())
+        one = tuple(comparisons.X[numbers[0]] for numbers in comparisons._columns() if numbers is not None)
     learner.fit(comparisons)
     learner.partial_fit(comparisons)
     learner.learn_one(*one)
@@ -142,7 +144,7 @@ def _stream(learner: Any, comparisons: Any) -> None:
         mahala.load(path).partial_fit(comparisons)
 
 
-def _evaluate(X: Any, y: Any) -> None:
+def _evaluate(X: FloatArray, y: IndexArray) -> None:
     mahala.compare(X, y, folds=2, repeats=1)
     mahala.knn_error(None, X, y)
     metric = BilinearMetric(np.eye(X.shape[1]))

@@ -9,18 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 import mahala
-from mahala.cli.output import escape, fact_grid, say, show
+from mahala.cli.output import Facts, escape, fact_grid, say, show
 from mahala.support.limits import stopped_by_ctrl_c
 
 # Whole numbers that are not changed where they are read as such.
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
 
 if TYPE_CHECKING:
+    from mahala.neighbors.rows import RowName
+    from mahala.support.arrays import Array, FloatArray, Places, RowsLike
+
     Predictor = mahala.NeighborClassifier | mahala.NeighborRegressor
 
 
@@ -31,11 +34,12 @@ def is_predictor(model: object) -> TypeGuard[Predictor]:
     return isinstance(model, NeighborModel)
 
 
-def raw_features(model: Any, data: Any) -> Any:
+def raw_features(model: Predictor, data: RowsLike) -> FloatArray:
     """Return the columns of a table as numbers, as the trees of a model see them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is unusual was said before
-        return model.metric_.preprocessor.plain(data)
+        features: FloatArray = model._model.encoder.plain(data)
+        return features
 
 
 def in_progress(fit: Callable[[], object], done: Callable[[], bool]) -> bool:
@@ -57,7 +61,7 @@ def in_progress(fit: Callable[[], object], done: Callable[[], bool]) -> bool:
 def finish_change(
     model: Predictor,
     place: Path,
-    facts: dict[str, Any],
+    facts: Facts,
     lines: Sequence[tuple[str, str]],
     *,
     refit: bool,
@@ -80,7 +84,7 @@ def finish_change(
     show(facts, as_json, lambda _: [fact_grid([*lines, *last])])
 
 
-def score_text(model: Any) -> str:
+def score_text(model: Predictor) -> str:
     """Return how good a model is on rows left out, in words."""
     if not np.isfinite(model.score_):
         return "not measured: no rows were left out"
@@ -88,7 +92,7 @@ def score_text(model: Any) -> str:
     return f"{measure} on rows left out"
 
 
-def expert_shares(model: Any) -> dict[str, float]:
+def expert_shares(model: Predictor) -> dict[str, float]:
     """Return the weight of each expert as a share of all."""
     total = sum(model.weights_.values()) or 1.0
     return {name: weight / total for name, weight in model.weights_.items()}
@@ -108,7 +112,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100.0 * share:.{digits}f} %"
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """Return a class, a number or the name of a row as text.
 
     >>> value_text(12.3456789), value_text(True), value_text("a")
@@ -117,18 +121,18 @@ def value_text(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def measures(line: Mapping[str, Any]) -> list[str]:
+def measures(line: Facts) -> list[str]:
     """Return the error of predictions in words: of classes the share of wrong ones, of numbers two measures."""
     if line.get("seconds") is not None:
         return ["not measured" if name == "error" or name == "mean_absolute_error" else "" for name in _names(line)]
     return [percent(line[name], 1) if name == "error" else f"{line[name]:.4g}" for name in _names(line)]
 
 
-def _names(line: Mapping[str, Any]) -> list[str]:
+def _names(line: Facts) -> list[str]:
     return [name for name in ("error", "mean_absolute_error", "r2") if name in line]
 
 
-def errors_of(predicted: Any, labels: Any, *, classes: bool) -> dict[str, float]:
+def errors_of(predicted: Array, labels: Array, *, classes: bool) -> dict[str, float]:
     """Return how wrong predictions are: the share of wrong classes, or the mean absolute error of numbers and R²."""
     if classes:
         return {"error": float(np.mean(predicted != labels))}
@@ -140,7 +144,7 @@ def errors_of(predicted: Any, labels: Any, *, classes: bool) -> dict[str, float]
     }
 
 
-def errors_text(errors: Mapping[str, Any]) -> str:
+def errors_text(errors: Facts) -> str:
     """Return errors in a sentence.
 
     >>> errors_text({"error": 0.034}), errors_text({"mean_absolute_error": 1.25, "r2": 0.5})
@@ -151,7 +155,7 @@ def errors_text(errors: Mapping[str, Any]) -> str:
     return ", ".join(f"{titles[name]} {text}" for name, text in zip(names, measures(errors), strict=True))
 
 
-def names_of_rows(values: Any, column: str, rows: Any = slice(None)) -> list[Any]:
+def names_of_rows(values: Array, column: str, rows: Places = slice(None)) -> list[RowName]:
     """Return the values of a column, or of some rows of it, as names of rows.
 
     Raise ValueError unless they are there and differ.

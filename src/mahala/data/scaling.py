@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mahala.engine.inputs import computed
-from mahala.support.arrays import BoolArray, FloatArray, slices
+from mahala.support.arrays import BoolArray, FloatArray, Rows, slices
 from mahala.support.lazily import sp
 from mahala.support.validation import is_sparse
 
@@ -18,7 +18,7 @@ _COLUMNS = 256
 _NARROW = 0.01
 
 
-def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
+def feature_scales(X: Rows, scaling: Scaling) -> FloatArray:
     """Return the divisor of each feature of valid rows: 1 for "none" and for constant features, else its spread.
 
     The spread is the standard deviation ("standard"; "numbers" does not divide features of 0 and 1 only, such as those
@@ -69,7 +69,7 @@ def binary_features(X: Any) -> BoolArray:
     return binary
 
 
-def in_one_unit(X: Any, scales: FloatArray) -> FloatArray:
+def in_one_unit(X: Rows, scales: FloatArray) -> FloatArray:
     """Return the scales times a number, after which the features that vary have a mean variance of 1.
 
     Distances between scaled rows keep their proportions. Learners that start from them, such as NCA, need distances of
@@ -86,13 +86,13 @@ def in_one_unit(X: Any, scales: FloatArray) -> FloatArray:
     return np.asarray(scales * (largest * np.sqrt(np.mean((deviations[varies] / largest) ** 2))))
 
 
-def learner_scales(X: Any, scaling: Scaling) -> FloatArray:
+def learner_scales(X: Rows, scaling: Scaling) -> FloatArray:
     """Return the divisors of `feature_scales`, times a number after which features have a mean variance of 1."""
     scales = feature_scales(X, scaling)
     return scales if scaling == "standard" else in_one_unit(X, scales)
 
 
-def tried_scalings(X: Any) -> tuple[Scaling, ...]:
+def tried_scalings(X: Rows) -> tuple[Scaling, ...]:
     """Return the scalings to choose from, the usual one first.
 
     That is "numbers" where some features are 0/1, but not all, and "none" for sparse rows, whose rare features, such as
@@ -120,7 +120,7 @@ def _deviation(X: Any) -> FloatArray:
     return deviations
 
 
-def _between_quartiles(X: Any) -> FloatArray:
+def _between_quartiles(X: Rows) -> FloatArray:
     """Return the upper quartile of each feature minus the lower one."""
     columns = X.tocsc() if is_sparse(X) else X
     parts = []
