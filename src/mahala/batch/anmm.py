@@ -5,9 +5,10 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.differences import Differences, mean_square, neighbor_pairs, rounding
+from mahala.batch.differences import Differences, rounding
 from mahala.batch.run import Run, check_n_components
-from mahala.batch.whitening import divided_by_largest
+from mahala.batch.whitening import divided_by_largest, mean_square
+from mahala.comparisons.pairs import neighbor_pairs
 from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray

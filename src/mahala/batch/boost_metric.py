@@ -180,12 +180,8 @@ class BoostMetric(IterationParams, TripletLearner):
         return MahalanobisMetric(matrix_of(self._model | {"L": L[:n_iter]}), **self._about())
 
     def staged_metrics(self) -> Iterator[MahalanobisMetric]:
-        """Yield the metrics after 1, 2, ... iterations."""
-        M = np.zeros((self.n_features_in_, self.n_features_in_))
-        mixed = {key: array for key, array in self._model.items() if key == "weights"}
-        for row in self._learned("L"):
-            M += np.outer(row, row)
-            yield MahalanobisMetric(matrix_of({"M": M} | mixed), **self._about())
+        """Return the metrics after 1, 2, ... iterations."""
+        return map(self.metric_at, range(1, len(self._learned("L")) + 1))
 
 
 def _share_wrong(margins: FloatArray) -> float:

@@ -5,11 +5,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from mahala.batch.pair_costs import drawn
+from mahala.batch.whitening import mean_square
 from mahala.comparisons import Pairs
-from mahala.compiled.threads import transposed_product
 from mahala.engine.moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_matrices, row_blocks
+from mahala.support.arrays import FloatArray, RealArray
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -71,20 +71,3 @@ class Differences(NamedTuple):
 def rounding(eigenvalues: FloatArray) -> float:
     """Return the size of eigenvalues that are zero up to rounding."""
     return 4.0 * len(eigenvalues) * _EPS * float(np.abs(eigenvalues).max())
-
-
-def neighbor_pairs(near: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return rows and the neighbours of each, as far as there are any."""
-    rows, column = np.nonzero(near < len(near))
-    return rows, near[rows, column]
-
-
-def mean_square(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray | None = None) -> FloatArray:
-    """Return the mean of w v vᵀ, v = z_left - z_right, with all weights w one by default; zeros without pairs."""
-    d = Z.shape[1]
-    check_matrices(4, d, d)
-    total = np.zeros((d, d))
-    for block in row_blocks(len(left), d):
-        v = Z[left[block]] - Z[right[block]]
-        total += transposed_product(v, v if weights is None else weights[block, None] * v)
-    return total / max(len(left), 1)

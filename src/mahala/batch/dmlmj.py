@@ -6,9 +6,10 @@ from typing import Literal
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.differences import Differences, mean_square, neighbor_pairs
+from mahala.batch.differences import Differences
 from mahala.batch.run import Run, check_n_components
-from mahala.batch.whitening import divided_by_largest, standardised
+from mahala.batch.whitening import divided_by_largest, mean_square, standardised
+from mahala.comparisons.pairs import neighbor_pairs
 from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Share

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.logistic.all_answers import AllAnswers, Outcome
-from mahala.batch.logistic.answers import Answers
+from mahala.batch.logistic.answers import Answers, weighted_answers
 from mahala.batch.logistic.minibatches import AnswersInMinibatches
 from mahala.batch.logistic.parameters import LogisticParams
 from mahala.batch.run import Run
@@ -22,7 +22,6 @@ from mahala.support.arrays import Arrays, RowsLike
 from mahala.support.locking import one_at_a_time
 from mahala.support.model_files import header_value
 from mahala.support.states import prefixed, without_prefix
-from mahala.support.validation import check_weights
 
 
 @dataclass(eq=False, repr=False)
@@ -138,7 +137,7 @@ class LogisticMetric(LogisticParams, BatchLearner):
         if weights is not None and self._rated_pairs(X, y) is not None:
             made = "answers, which are made of two ratings each"
             raise ValueError(f"weights must be None with ratings: they weight {made}")
-        return self._fit(X, y, None if weights is None else partial(_weighted, weights), resumes=resumes)
+        return self._fit(X, y, None if weights is None else partial(weighted_answers, weights), resumes=resumes)
 
     def score(self, X: "RowsLike | Comparisons", y: "ArrayLike | None" = None) -> float:
         """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
@@ -189,24 +188,15 @@ class LogisticMetric(LogisticParams, BatchLearner):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
-        lam, multiple, verdict, answers = self._outcome
-        # JSON has no infinity, which stands for the prior.
-        header |= {"lam": None if np.isinf(lam) else lam, "multiple": None if np.isinf(multiple) else multiple}
+        lam, verdict, answers = self._outcome
+        header["lam"] = None if np.isinf(lam) else lam  # JSON has no infinity, which stands for the prior
         header["verdict"] = None if verdict is None else list(verdict)
         return header, arrays | prefixed("answers", {} if answers is None else answers._asdict())
 
     def _set_state(self, header: dict[str, object], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
-        numbers = (header_value(header, name, float, type(None)) for name in ("lam", "multiple"))
-        lam, multiple = (np.inf if number is None else number for number in numbers)
+        lam = header_value(header, "lam", float, type(None))
         entries, parts = header_value(header, "verdict", list, type(None)), without_prefix("answers", arrays)
         verdict = None if entries is None else Verdict.of(entries)
         answers = Answers.restored(parts, self.n_features_in_) if parts else None
-        self._set_outcome(Outcome(lam, multiple, verdict, answers))
-
-
-def _weighted(weights: "ArrayLike", data: LabelledRows | Comparisons) -> Answers:
-    """Return answers with their weights."""
-    if isinstance(data, LabelledRows):
-        raise ValueError("weights must be None with class labels: they weight answers")
-    return Answers.of(data, check_weights(weights, len(data)))
+        self._set_outcome(Outcome(np.inf if lam is None else lam, verdict, answers))

@@ -2,22 +2,22 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.logdet import UNIT, LogDetProblem, Prior, prior_components
+from mahala.batch.logistic.answers import Answers, weighted_answers
 from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Comparisons, Quadruplets
 from mahala.comparisons.quadruplets import draw_quadruplets
 from mahala.compiled.threads import product
 from mahala.engine.inputs import gathered
 from mahala.learner import LabelledRows, checked_options
-from mahala.support.arrays import FloatArray, RealArray, RowsLike
+from mahala.support.arrays import FloatArray, RowsLike
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
-from mahala.support.validation import check_weights
 
 
 @dataclass(eq=False, repr=False)
@@ -93,42 +93,27 @@ class LSML(IterationParams, BatchLearner):
         y : class labels of rows; None with quadruplets
         weights : a positive weight w for each quadruplet; None for 1
         """
-        return self._fit(X, y, None if weights is None else partial(_weighted, weights))
+        return self._fit(X, y, None if weights is None else partial(weighted_answers, weights))
 
-    def _learn(self, data: "LabelledRows | Quadruplets | _Weighted", run: Run) -> str:
+    def _learn(self, data: LabelledRows | Quadruplets | Answers, run: Run) -> str:
         prior = prior_components(self.prior, data.X)
         if isinstance(data, LabelledRows):
             rows = draw_quadruplets(data.labels, self.n_quadruplets, self._rng, name="n_quadruplets")
             data = Quadruplets._build(*gathered(data.X, *rows))
         if isinstance(data, Quadruplets):
-            data = _Weighted(data.X, data, np.ones(len(data)))
-        problem = _Problem(data.quadruplets, prior, data.weights, float(self.gamma))
-        return problem.solve(run)
-
-
-class _Weighted(NamedTuple):
-    X: RealArray
-    quadruplets: Quadruplets
-    weights: FloatArray
-
-
-def _weighted(weights: "ArrayLike", data: LabelledRows | Quadruplets) -> _Weighted:
-    """Return quadruplets with their weights."""
-    if isinstance(data, LabelledRows):
-        raise ValueError("weights must be None with class labels: they weight quadruplets")
-    return _Weighted(data.X, data, check_weights(weights, len(data)))
+            data = Answers.of(data)
+        return _Problem(data, prior, float(self.gamma)).solve(run)
 
 
 class _Problem(LogDetProblem):
     """LSML's objective; the first half of the pairs should be nearer than the second half."""
 
-    def __init__(self, quadruplets: Quadruplets, prior: FloatArray | None, weights: FloatArray, gamma: float) -> None:
-        X = quadruplets.X.astype(np.float64) - quadruplets.X.mean(axis=0, dtype=np.float64)
-        left = np.concatenate([quadruplets.near_left, quadruplets.far_left])
-        right = np.concatenate([quadruplets.near_right, quadruplets.far_right])
+    def __init__(self, answers: Answers, prior: FloatArray | None, gamma: float) -> None:
+        X = answers.X.astype(np.float64) - answers.X.mean(axis=0, dtype=np.float64)
+        left, right = np.concatenate([answers.near, answers.far], axis=1)
         super().__init__(X if prior is None else product(X, prior.T), prior, left, right)
-        self._weights = gamma / weights.sum() * weights
-        near = self._X[quadruplets.near_left] - self._X[quadruplets.near_right]
+        self._weights = gamma / answers.weights.sum() * answers.weights
+        near = self._X[answers.near[0]] - self._X[answers.near[1]]
         # The M that would be best if no pair had to be far, up to rotation: of the right size for any units of X.
         self._first = 1.0 / np.sqrt(1.0 + self._weights @ np.square(near))
         self._basis = self._first / UNIT

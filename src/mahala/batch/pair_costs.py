@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mahala.batch.triplets import rows_in_shared_classes
+from mahala.batch.whitening import mean_square
 from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.pair_sums import sum_edges, within_factors
@@ -13,7 +14,7 @@ from mahala.engine.cores import Cores
 from mahala.engine.inputs import gathered
 from mahala.engine.moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room, row_blocks
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room
 from mahala.support.tags import TagSets
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
@@ -65,12 +66,7 @@ class GivenPairs:
         return sum_edges(Z, *self._dissimilar, (*coefficients, cutoff))
 
     def scatter(self, X: RealArray) -> FloatArray:
-        left, right = self._similar
-        within = np.zeros((X.shape[1], X.shape[1]))
-        for block in row_blocks(len(left), X.shape[1]):
-            v = X[left[block]] - X[right[block]]
-            within += v.T @ v
-        return within
+        return len(self._similar[0]) * mean_square(X, *self._similar)
 
     def mean_dissimilar(self, Z: RealArray) -> float:
         far, _ = self.dissimilar(Z, (0.0, 0.0, 1.0), np.inf)

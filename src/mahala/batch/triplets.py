@@ -8,6 +8,7 @@ import numpy as np
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Model, matrix_of
 from mahala.comparisons import Triplets
+from mahala.comparisons.pairs import neighbor_pairs
 from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
 from mahala.engine import current_engine
@@ -49,9 +50,8 @@ def hits_and_misses(X: RealArray, labels: Labels, rows: IndexArray) -> tuple[Ind
 def target_neighbors(X: RealArray, labels: Labels, k: int) -> tuple[IndexArray, IndexArray]:
     """Return edges of rows, in their order, to their (up to) k nearest of the same class, and where a row's begin."""
     near, _ = class_neighbors(X, labels, k, 0)
-    anchors, places = np.nonzero(near < len(labels))
-    ends = np.concatenate([[0], np.cumsum(np.bincount(anchors, minlength=len(labels)))])
-    return np.stack([anchors, near[anchors, places]]), ends
+    edges = np.stack(neighbor_pairs(near))
+    return edges, np.concatenate([[0], np.cumsum(np.bincount(edges[0], minlength=len(labels)))])
 
 
 def label_triplets(X: RealArray, labels: Labels, k: int, k_other: int | None = None) -> Triplets:

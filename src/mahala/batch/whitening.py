@@ -8,13 +8,13 @@ import numpy as np
 from scipy.linalg import eigh
 
 from mahala.batch.run import Model
-from mahala.compiled.threads import product
+from mahala.compiled.threads import product, transposed_product
 from mahala.data.scaling import in_one_unit
 from mahala.engine import Engine
 from mahala.engine.cores import Cores
 from mahala.engine.inputs import apply_to_rows, computed
 from mahala.engine.moments import class_means, rows_times, scatter, sum_over_rows
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_matrices, row_blocks
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -101,6 +101,17 @@ def whiten_varying(covariance: FloatArray, tol: float) -> FloatArray:
     return np.asarray((vectors[:, positive] / np.sqrt(values[positive])).T / deviations)
 
 
+def mean_square(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return the mean of w v vᵀ, v = z_left - z_right, with all weights w one by default; zeros without pairs."""
+    d = Z.shape[1]
+    check_matrices(4, d, d)
+    total = np.zeros((d, d))
+    for block in row_blocks(len(left), d):
+        v = Z[left[block]] - Z[right[block]]
+        total += transposed_product(v, v if weights is None else weights[block, None] * v)
+    return total / max(len(left), 1)
+
+
 def constant(X: RealArray) -> BoolArray:
     """Return which features have one value in all rows."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
@@ -123,7 +134,7 @@ def smallest_variance(X: RealArray) -> tuple[float, FloatArray]:
     return (MINOR * float(np.quantile(varying, 0.5, method="lower")) if len(varying) else 0.0), variances
 
 
-def major_features(X: RealArray) -> Any:
+def major_features(X: RealArray) -> RealArray:
     """Return the rows with zeros for features of minor variance.
 
     Directions of length 1 that separate classes would lie along them, and all rows would be nearly equal there.
@@ -144,7 +155,7 @@ def major_directions(X: RealArray) -> FloatArray:
     return np.asarray(V[:, variances > max(least, max(n, d) * _EPS * variances.max())])
 
 
-def to_unit_range(X: RealArray) -> tuple[Any, FloatArray]:
+def to_unit_range(X: RealArray) -> tuple[RealArray, FloatArray]:
     """Return X with each feature shifted and divided to lie between 0 and 1, and the divisors, infinite if constant."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
     extent = (high - low).astype(np.float64)
@@ -154,7 +165,7 @@ def to_unit_range(X: RealArray) -> tuple[Any, FloatArray]:
     return scaled, extent
 
 
-def divided_by_largest(X: RealArray) -> tuple[Any, float]:
+def divided_by_largest(X: RealArray) -> tuple[RealArray, float]:
     """Return X less its first row, divided by the largest absolute value, and that value: 0 if all rows are equal."""
     shifted = X - computed(X[0])
     high, low = computed(shifted.max(), shifted.min())
@@ -163,7 +174,7 @@ def divided_by_largest(X: RealArray) -> tuple[Any, float]:
     return shifted, largest
 
 
-def centred(X: RealArray) -> tuple[Any, float]:
+def centred(X: RealArray) -> tuple[RealArray, float]:
     """Return X less its mean, divided by a number after which varying features have a mean variance of 1; and it."""
     unit = float(in_one_unit(X, np.ones(X.shape[1]))[0])
     rows = X - computed(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
@@ -171,10 +182,10 @@ def centred(X: RealArray) -> tuple[Any, float]:
     return rows, unit
 
 
-def standardised(X: RealArray, weights: FloatArray | None = None) -> tuple[Any, RealArray]:
+def standardised(X: RealArray, weights: FloatArray | None = None) -> tuple[RealArray, RealArray]:
     """Return the rows centred and scaled to features of variance one, and the factors: 0 for constant features."""
 
-    def mean(A: Any) -> FloatArray:
+    def mean(A: RealArray) -> FloatArray:
         if weights is not None:
             return np.average(A, axis=0, weights=weights)
         return np.asarray(computed(A.mean(axis=0, dtype=np.float64)))

@@ -17,6 +17,7 @@ from mahala.support.parameters import ParameterError
 from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
 Comparison = TypeVar("Comparison")
+Entries = dict[str, Any]  # of a line
 
 _NUMBERS = np.arange(3)[:, np.newaxis]
 _ABBREVIATION = 40
@@ -63,17 +64,17 @@ class LineReader(ABC, Generic[Comparison]):
         self._by_number = not any(name.isdecimal() for name in names)
 
     @abstractmethod
-    def comparison(self, entries: dict[str, Any]) -> Comparison:
+    def comparison(self, entries: Entries) -> Comparison:
         """Return what the entries of a line hold, which has all the keys."""
 
-    def read(self, line: bytes) -> tuple[Comparison, dict[str, Any]]:
+    def read(self, line: bytes) -> tuple[Comparison, Entries]:
         """Return the comparison and the other entries of a line; raise LineError if it does not hold a comparison."""
         try:
             return self._read(_decode(line))
         except RecursionError:
             raise LineError("its brackets are nested too deeply for a comparison") from None
 
-    def _read(self, entries: dict[str, Any]) -> tuple[Comparison, dict[str, Any]]:
+    def _read(self, entries: Entries) -> tuple[Comparison, Entries]:
         for key in self.keys:
             if key not in entries:
                 raise LineError(self._missing(key, entries))
@@ -88,7 +89,7 @@ class LineReader(ABC, Generic[Comparison]):
             raise LineError("every number must be finite, got one that is too large for a float") from None
         return comparison, others
 
-    def _missing(self, key: str, entries: dict[str, Any]) -> str:
+    def _missing(self, key: str, entries: Entries) -> str:
         form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
         for other in LineReader.__subclasses__():
             if all(name in entries for name in other.keys):
@@ -114,7 +115,7 @@ class LineReader(ABC, Generic[Comparison]):
         """Return a value as a message shows it."""
         return _abbreviated(value)
 
-    def two_points(self, entries: dict[str, Any], names: tuple[str, ...], width: int | None) -> list[Point]:
+    def two_points(self, entries: Entries, names: tuple[str, ...], width: int | None) -> list[Point]:
         """Return the points under two names, which must have the same width."""
         points = [self.point(entries[name], name, width) for name in names]
         if points[0].width != points[1].width:
@@ -186,7 +187,7 @@ class PairReader(LineReader[Pairs]):
     kind, keys = "a pair", ("x", "x2", "similar")
     reserved = ("line", "predicted", "margin")
 
-    def comparison(self, entries: dict[str, Any]) -> Pairs:
+    def comparison(self, entries: Entries) -> Pairs:
         if not isinstance(entries["similar"], bool):
             raise LineError(f"similar must be true or false, got {_abbreviated(entries['similar'])}")
         points = self.two_points(entries, self.keys[:2], self.widths[0])
@@ -204,7 +205,7 @@ class TripletReader(LineReader[Triplets]):
     kind, keys = "a triplet", ("query", "positive", "negative")
     reserved = ("line", "right", "margin")
 
-    def comparison(self, entries: dict[str, Any]) -> Triplets:
+    def comparison(self, entries: Entries) -> Triplets:
         query = self.point(entries["query"], "query", self.widths[0])
         items = self.two_points(entries, self.keys[1:], self.widths[1])
         if query.width == items[0].width:
@@ -233,7 +234,7 @@ def _reject(constant: str) -> NoReturn:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_reject)
 
 
-def _decode(line: bytes) -> dict[str, Any]:
+def _decode(line: bytes) -> Entries:
     try:
         # Some editors begin a file with a byte order mark.
         entries = _DECODER.decode(line.rstrip().decode("utf-8-sig"))

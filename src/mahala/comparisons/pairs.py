@@ -283,11 +283,9 @@ class Pairs(Comparisons):
         (array([0, 1, 0, 1, 2]), array([1, 0, 2, 2, 1]), array([ True,  True, False, False, False]))
         """
         names, rows = column_names(X), check_rows(X)
-        both = near_rows(rows, y, n_neighbors, jaccard)
-        left, places = zip(*(np.nonzero(numbers < rows.shape[0]) for numbers in both), strict=True)
-        right = [numbers[first, at] for numbers, first, at in zip(both, left, places, strict=True)]
-        similar = np.repeat([True, False], list(map(len, left)))
-        return cls._build(rows, np.concatenate(left), np.concatenate(right), similar, names=names)
+        both = [np.stack(neighbor_pairs(near)) for near in near_rows(rows, y, n_neighbors, jaccard)]
+        similar = np.repeat([True, False], [pairs.shape[1] for pairs in both])
+        return cls._build(rows, *np.hstack(both), similar, names=names)
 
     @property
     def y(self) -> SignArray | None:
@@ -312,6 +310,12 @@ class Pairs(Comparisons):
                 return left.astype(np.float64) - right.astype(np.float64)
             left, right = left.toarray(), right.toarray()
         return np.subtract(left, right, dtype=np.float64, order="C")
+
+
+def neighbor_pairs(near: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return rows and the neighbours of each, given as by `class_neighbors`, as far as there are any."""
+    rows, column = np.nonzero(near < len(near))
+    return rows, near[rows, column]
 
 
 def near_rows(X: Rows, y: ArrayLike, n_neighbors: int, jaccard: float) -> tuple[IndexArray, IndexArray]:

@@ -17,7 +17,7 @@ from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, Rows, RowsLike, SignArray, row_blocks
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, Rows, RowsLike, SignArray, StoredRows, row_blocks
 from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.parameters import WholeNumber, check_value, is_count
@@ -164,7 +164,7 @@ class Metric(ABC):
             result[block] = leading(scores, result.shape[1])
         return result[0] if single else result
 
-    def _rank_parts(self, rows: Rows, items: Any, k: int | None) -> IndexArray:
+    def _rank_parts(self, rows: Rows, items: StoredRows, k: int | None) -> IndexArray:
         self._check_width(items, "items", item=True)
         if not (is_count(k) and k is not None and k <= len(items)):
             raise ValueError(f"k must be from 1 to {len(items)}, the number of items, if they are in chunks, got {k!r}")

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mahala.metric.kernels import Kernel, check_kernel, kernel_values
 from mahala.metric.matrices import MatrixField, to_arrays
 from mahala.metric.steps import Step
-from mahala.support.arrays import FloatArray, IndexArray, read_only, slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, Rows, read_only, slices
 from mahala.support.lazily import linalg, sp
 from mahala.support.states import Array, Entry, Fields, Integer
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
@@ -86,7 +86,7 @@ class KernelMap(Step):
         """The number of landmarks, and so of coordinates."""
         return len(self.factor)
 
-    def grow(self, X: Any, rows: ArrayLike | None = None) -> Self:
+    def grow(self, X: Rows, rows: ArrayLike | None = None) -> Self:
         """Return the map with more landmarks: points of X (or of its `rows`) that lie outside the span so far.
 
         The very first point is the origin. For a precomputed kernel X is the square kernel matrix of all points, the
@@ -146,11 +146,11 @@ class KernelMap(Step):
             return sp.csr_array(X, dtype=np.float64)
         return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
-    def _values(self, points: Any, others: Any) -> NDArray[Any]:
+    def _values(self, points: Rows, others: Rows) -> RealArray:
         """The values of `kernel_values`; what is subtracted from them later is zero if they are relative to x0."""
         return kernel_values(self.kernel, self.params, points, others, self.anchors[:1])
 
-    def _project(self, values: NDArray[Any]) -> FloatArray:
+    def _project(self, values: RealArray) -> FloatArray:
         """Coordinates in the span so far, from the values with the anchors."""
         if not self.dimension:
             return np.empty((len(values), 0))
@@ -159,7 +159,7 @@ class KernelMap(Step):
         z: FloatArray = linalg.solve_triangular(self.factor, relative.T, lower=True, check_finite=False)
         return z.T
 
-    def _with_block(self, points: Any, numbers: IndexArray, grade: float) -> tuple[Self, IndexArray]:
+    def _with_block(self, points: Rows, numbers: IndexArray, grade: float) -> tuple[Self, IndexArray]:
         """Return the map with the points farther outside than `grade`, and the numbers of those less far outside."""
         candidates: Any = numbers if self.kernel == "precomputed" else points
         values = self._values(points, candidates)

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.metric.matrices import row_dots
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, RealArray, Rows
 from mahala.support.lazily import pairwise, preprocessing, sp, spatial_distance
 from mahala.support.parameters import NonNegative, Where, between, check_value, is_number
 from mahala.support.validation import is_sparse
@@ -27,7 +26,7 @@ KERNELS: dict[str, dict[str, Any]] = {
 }
 
 
-def kernel_values(kernel: Kernel, params: dict[str, Any], points: Any, others: Any, origin: Any) -> NDArray[Any]:
+def kernel_values(kernel: Kernel, params: dict[str, Any], points: Rows, others: Any, origin: Rows) -> RealArray:
     """Return the kernel values of points (rows) with others (columns; their numbers if precomputed).
 
     Those of "linear", "cosine" and "rbf" are relative to the one row `origin`, `k(x, y) - k(x, x0) - k(x0, y) +
@@ -72,14 +71,14 @@ def check_kernel(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any
     return dict(params)
 
 
-def _minus(points: Any, origin: Any) -> Any:
+def _minus(points: Rows, origin: Rows) -> Any:
     """The points, dense or CSR, relative to the one row `origin`."""
     if is_sparse(points):
         origin = sp.csr_array(np.ones((points.shape[0], 1))) @ origin
     return points - origin
 
 
-def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) -> FloatArray:
+def _relative_rbf(points: Any, others: Any, origin: Rows, gamma: float | None) -> FloatArray:
     """`k(x, y) - k(x, x0) - k(x0, y) + 1` of the rbf kernel, to full relative precision.
 
     With a, b and c = γ times the squared distances of x from x0, of y from x0 and of x from y, and the inner

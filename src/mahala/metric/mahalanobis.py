@@ -216,7 +216,7 @@ class MahalanobisMetric(Metric):
         self._warn_of_far_rows(rows, mapped)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
-    def _warn_of_far_rows(self, rows: Any, mapped: FloatArray | None = None) -> None:
+    def _warn_of_far_rows(self, rows: Rows, mapped: FloatArray | None = None) -> None:
         """Warn of rows that are far outside of those learned from, and name the feature that is most to blame."""
         if self.center is None or not self.radius:
             return

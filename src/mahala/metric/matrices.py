@@ -5,9 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray, check_room, read_only, row_blocks
+from mahala.support.arrays import (
+    Arrays,
+    FloatArray,
+    IndexArray,
+    RealArray,
+    Rows,
+    RowsLike,
+    check_room,
+    read_only,
+    row_blocks,
+)
 from mahala.support.lazily import linalg, sp
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value
 from mahala.support.parameters import is_count
@@ -31,7 +40,7 @@ DENSE_SHARE = 1 / 16
 DENSE_BYTES = 2**30
 
 
-def check_symmetric(matrix: Any, may_be_empty: bool) -> FloatArray:
+def check_symmetric(matrix: RowsLike, may_be_empty: bool) -> FloatArray:
     """Return a symmetric M as a read-only dense float64 array."""
     raw = _real(matrix, may_be_empty)
     if raw.shape[0] != raw.shape[1]:
@@ -47,7 +56,7 @@ def check_symmetric(matrix: Any, may_be_empty: bool) -> FloatArray:
     return read_only(array)
 
 
-def check_matrix(matrix: Any) -> Matrix:
+def check_matrix(matrix: RowsLike) -> Matrix:
     """Return a read-only M: a dense float64 array, or canonical CSR if it is sparse."""
     raw = _real(matrix)
     if not is_sparse(raw):
@@ -68,7 +77,7 @@ def check_matrix(matrix: Any) -> Matrix:
     return csr
 
 
-def _real(matrix: Any, may_be_empty: bool = False) -> Any:
+def _real(matrix: RowsLike, may_be_empty: bool = False) -> Any:
     raw: Any = matrix if is_sparse(matrix) else np.asarray(matrix)
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
@@ -91,7 +100,7 @@ def _check_entries(values: RealArray) -> float:
     return largest
 
 
-def to_arrays(matrix: Any, name: str) -> Arrays:
+def to_arrays(matrix: Matrix, name: str) -> Arrays:
     """Return a matrix, dense or CSR, as arrays for a model file."""
     if not is_sparse(matrix):
         return {name: matrix}
@@ -101,7 +110,7 @@ def to_arrays(matrix: Any, name: str) -> Arrays:
 class MatrixField(Field):
     """A matrix, dense or CSR, or a vector of integers, whose shape is in the header."""
 
-    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+    def write(self, value: Matrix, header: dict[str, object], arrays: Arrays) -> None:
         """Put the shape into the header and the parts among the arrays."""
         header["shape"] = list(value.shape)
         arrays |= to_arrays(value, self.key)
@@ -165,7 +174,7 @@ def _with_signs(left: FloatArray, values: FloatArray, right: FloatArray) -> Deco
     return read_only(left * signs), read_only(values), read_only(right * signs)
 
 
-def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:
+def times_matrix(rows: Rows, matrix: Matrix | None) -> FloatArray:
     """Return `rows @ matrix` as a dense array; None is the identity. The caller passes a block of rows."""
     if matrix is None:
         return _dense(rows)
@@ -176,7 +185,7 @@ def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:
     return _times_sparse(_dense(rows), matrix)
 
 
-def map_rows(rows: Any, L: FloatArray) -> NDArray[Any]:
+def map_rows(rows: Rows, L: FloatArray) -> RealArray:
     """Return `rows @ Lᵀ`, computed in float64 in blocks of rows; rows of float32 stay float32."""
     result = np.empty((rows.shape[0], len(L)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
     for block in row_blocks(rows.shape[0], rows.shape[1], BLOCK_BYTES):
@@ -196,7 +205,7 @@ def in_dtype(mapped: Any, dtype: Any) -> Any:
     return result
 
 
-def similarities(x: Any, matrix: Matrix, x2: Any) -> Any:
+def similarities(x: Any, matrix: Matrix, x2: Rows) -> Any:
     """Return `xᵀ M x2` of two points, or row by row; either may be a single point."""
     if x.ndim == 1:
         return x2 @ times_matrix(x[np.newaxis], matrix)[0]
@@ -209,7 +218,7 @@ def similarities(x: Any, matrix: Matrix, x2: Any) -> Any:
     return result
 
 
-def squared_lengths(x: Any, x2: Any, L: FloatArray) -> Any:
+def squared_lengths(x: Rows, x2: Rows, L: FloatArray) -> Any:
     """Return `‖L (x - x2)‖²` of two points, or row by row; either may be a single point."""
     dense = isinstance(x, np.ndarray) and isinstance(x2, np.ndarray)
     # The difference of a sparse row and a dense one is dense; the mapped rows have no more columns than L has rows.
@@ -226,7 +235,7 @@ def row_dots(others: Any, rows: Any) -> Any:
     return np.einsum("ij,ij->i", others, rows)
 
 
-def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) -> Iterator[tuple[slice, FloatArray]]:
+def score_blocks(rows: Rows, items: Rows, matrix: Matrix | None, distances: bool) -> Iterator[tuple[slice, FloatArray]]:
     """Yield blocks of rows (queries) and their scores with all items; more similar items score higher.
 
     The scores are the similarities `xᵀ M y`, or for distances `2 xᵀ M y - yᵀ M y`, which orders the items by their
@@ -287,16 +296,16 @@ def _distinct(items: FloatArray) -> tuple[IndexArray | None, IndexArray]:
     return (None if len(first) == len(items) else numbers), first
 
 
-def _times_sparse(rows: FloatArray, matrix: Any) -> FloatArray:
+def _times_sparse(rows: FloatArray, matrix: Rows) -> FloatArray:
     from mahala.compiled.search.products import multiply  # Numba takes longer to import than everything else here
 
     return multiply(rows, matrix)
 
 
-def _nearly_dense(rows: Any) -> bool:
+def _nearly_dense(rows: Rows) -> bool:
     size = float(math.prod(rows.shape))
     return is_sparse(rows) and rows.nnz >= DENSE_SHARE * size and 8.0 * size <= DENSE_BYTES
 
 
-def _dense(rows: Any) -> FloatArray:
+def _dense(rows: Rows) -> FloatArray:
     return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)

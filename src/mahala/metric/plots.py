@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.comparisons import Comparisons, Pairs
 from mahala.data.labels import is_continuous
 from mahala.support import plots
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RowsLike
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, Rows, RowsLike
 from mahala.support.validation import check_labels, is_sparse
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _MOST_WEIGHED = 5_000
 _MOST_ANSWERS = 300
 
 
-def leading_plane(rows: Any) -> FloatArray:
+def leading_plane(rows: Rows) -> FloatArray:
     """Return rows in the two directions of their largest variance; the second is zero if there is only one."""
     n, d = rows.shape
     rows = rows.toarray() if is_sparse(rows) else np.asarray(rows)
@@ -50,7 +49,7 @@ def distance_shares(
     return {name: float(terms[list(features)].sum()) / total for name, features in groups.items()}
 
 
-def row_differences(rows: Any) -> FloatArray:
+def row_differences(rows: Rows) -> FloatArray:
     """Return differences of some rows from their mean: the terms of their squares are those of two rows, halved."""
     rows = rows[:: max(1, rows.shape[0] // _MOST_WEIGHED)]
     rows = rows.toarray() if is_sparse(rows) else np.asarray(rows, dtype=np.float64)
@@ -121,7 +120,7 @@ def some_answers(answers: Comparisons) -> tuple[IndexArray, IndexArray, IndexArr
     return some, left, other
 
 
-def _labels(y: object, n: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def _labels(y: object, n: int) -> tuple[RealArray, RealArray | None]:
     """Return codes and classes, or numbers and None."""
     values = check_labels(y, n)
     if is_continuous(values):

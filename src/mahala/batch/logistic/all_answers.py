@@ -22,15 +22,19 @@ FEW_ITERATIONS = 20
 class Outcome(NamedTuple):
     """What a fit leaves to the next one, beside its model.
 
-    lam, multiple : weight of the penalty, and how many times the default one it is
+    lam : weight of the penalty
     verdict : of the folds that chose it, if any did
     answers : all so far, unless they were seen in minibatches
     """
 
     lam: float
-    multiple: float = 1.0
     verdict: Verdict | None = None
     answers: Answers | None = None
+
+    @property
+    def multiple(self) -> float:
+        """How many times the default penalty that of the fit is; 1 if its answers are not kept."""
+        return 1.0 if self.answers is None else self.lam * float(self.answers.weights.sum()) / PENALTY
 
 
 class AllAnswers:
@@ -60,7 +64,7 @@ class AllAnswers:
             multiple, verdict = earlier.multiple, earlier.verdict
         else:
             multiple, verdict = choose_penalty(self._placed, self._start, params.noise, rng)
-        self.outcome = Outcome(multiple * default, multiple, verdict, answers)
+        self.outcome = Outcome(multiple * default, verdict, answers)
 
     def solve(self, run: Run) -> str:
         """Descend by L-BFGS, from an earlier model if there is one; return the stop reason."""

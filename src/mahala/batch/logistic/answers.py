@@ -5,15 +5,18 @@ from operator import getitem
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mahala.batch.descent import descend
 from mahala.batch.run import Model, Run
 from mahala.comparisons import Comparisons
 from mahala.comparisons.folds import compared_pairs
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
+from mahala.learner import LabelledRows
 from mahala.metric.thresholds import best_threshold
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, finite
+from mahala.support.validation import check_weights
 
 # The temperature of the loss is this many times the median of the absolute margins under the prior.
 SOFTNESS = 3.0
@@ -96,6 +99,13 @@ class Answers(NamedTuple):
         if (weights <= 0.0).any() or ((near == THRESHOLD) & (far == THRESHOLD)).any():
             raise ModelFileError("answers should have positive weights and compare rows")
         return cls(X, near.astype(np.intp), far.astype(np.intp), weights)
+
+
+def weighted_answers(weights: ArrayLike, data: LabelledRows | Comparisons) -> Answers:
+    """Return answers with their weights."""
+    if isinstance(data, LabelledRows):
+        raise ValueError("weights must be None with class labels: they weight comparisons")
+    return Answers.of(data, check_weights(weights, len(data)))
 
 
 class LogisticLoss:
