@@ -67,6 +67,17 @@ def test_noise_gives_the_plain_distance():
     assert distances == pytest.approx(np.linalg.norm((X[0] - X[1]) / scales))
 
 
+def test_a_cosine_that_is_clearly_better_is_chosen():
+    """The class is in the direction of a row, and lengths differ; LDA does not see it."""
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0.0, 2.0 * np.pi, 300)
+    X = rng.uniform(1.0, 30.0, 300)[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    metric = AutoMetric().fit(X, (angles // (np.pi / 6.0)).astype(int) % 2)
+    assert (metric.chosen_, metric.leaderboard_.reference) == ("cosine", "cosine")
+    np.testing.assert_allclose(np.linalg.norm(metric.transform(X), axis=1), 1.0)
+    assert metric.leaderboard_.models == ()
+
+
 def test_in_a_pipeline_clone_and_sparse_rows():
     X, y = helpful()
     model = make_pipeline(AutoMetric(budget=None), KNeighborsClassifier(3))
@@ -134,7 +145,7 @@ def test_refusals():
 
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_of_a_large_table_a_sample_is_compared_and_learned_from(as_frame, monkeypatch):
-    X, y = helpful()
+    X, y = np.random.default_rng(0).normal(size=(160, 3)), np.arange(160) % 2
     monkeypatch.setattr("mahala.evaluation.cross_validation.planning.most_rows", lambda n_features: 80)
     rows = pandas.DataFrame(X, columns=["a", "b", "c"]) if as_frame else X
     metric = AutoMetric().fit(rows, y)

@@ -18,7 +18,7 @@ from mahala.evaluation.cross_validation.entries import Entry
 from mahala.evaluation.cross_validation.fitting import refit, refit_answers
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measuring import Clock
-from mahala.evaluation.cross_validation.panel import default_panel, panel_for
+from mahala.evaluation.cross_validation.panel import UNSUPERVISED, default_panel, panel_for
 from mahala.judge import Verdict
 from mahala.learner import checked_options
 from mahala.metric import MahalanobisMetric
@@ -28,11 +28,12 @@ from mahala.support.parameters import Positive, ReadableSignature, Seed, check_p
 
 @dataclass(eq=False, repr=False)
 class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """The metric that the judge chooses: a learned one where learning helps, else the plain scaled distance.
+    """The metric that the judge chooses: a learned one where learning helps, else a plain distance.
 
     `fit` compares learners by cross-validation inside of the training data, as :func:`mahala.compare` does, and fits
-    the one that the judge chooses to all of it. Euclidean distances between transformed rows are the metric's, so any
-    method that uses Euclidean distances can follow in a pipeline.
+    the one that the judge chooses to all of it. Where none helps, that is the cosine distance or PCA if it is clearly
+    better than the Euclidean distances, or else the scaled Euclidean distance. Euclidean distances between transformed
+    rows are the metric's, so any method that uses Euclidean distances can follow in a pipeline.
 
     Parameters
     ----------
@@ -100,11 +101,12 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
             self.n_features_in_ = len(self.feature_names_in_)
         else:
             table = inputs.check_features(self, table, reset=True, at_least=2)
-        board = compare(table, y, groups=groups, budget=share, baselines=False, random_state=seed)
+        board = compare(table, y, groups=groups, budget=share, baselines="distances", random_state=seed)
         entry = self._chosen_of(board)
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
-        learner = panel[entry.name] if entry.learned else None
+        plain = next((name for name in UNSUPERVISED if name == entry.name), None)
+        learner = panel[entry.name] if entry.learned else plain
         if len(board.rows) < board.n_rows:  # of a large table, a sample was compared
             table, y = _safe_indexing(table, board.rows), _safe_indexing(y, board.rows)
         self.metric_ = refit(table, y, learner, entry.scaling, seconds=clock.seconds(), numbers=numbers)
@@ -112,7 +114,8 @@ class AutoMetric(ReadableSignature, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _chosen_of(self, board: Leaderboard) -> Entry:
         """Keep a leaderboard, and return the entry that the judge chooses."""
-        entry = board[board.scaled if board.chosen == board.reference else board.chosen]
+        is_scaled = board.chosen == board.reference and board.reference not in UNSUPERVISED
+        entry = board[board.scaled if is_scaled else board.chosen]
         self.leaderboard_: Leaderboard = board
         self.verdict_: Verdict = board.verdict
         self.chosen_ = entry.name

@@ -57,7 +57,7 @@ def compare(
     groups: ArrayLike | None = None,
     times: ArrayLike | None = None,
     budget: float | None = None,
-    baselines: bool = True,
+    baselines: bool | Literal["distances"] = True,
     random_state: int = 0,
     n_jobs: int = 1,
     preprocessor: TablePreprocessor | None = None,
@@ -128,10 +128,11 @@ def compare(
         Seconds for the whole comparison. Each fit may take an equal share, and of what quick learners leave. Iterative
         learners that need more stop early; `stopped` of their entry counts that. With None the size of the table alone
         determines the work, so that the result does not depend on the speed of the machine.
-    baselines : bool, default=True
+    baselines : bool or "distances", default=True
         Measure, in the first repetition, also models that predict by themselves: NeighborClassifier or
         NeighborRegressor, logistic or ridge regression, and gradient-boosted trees. Measure k-NN with the cosine
         distance and PCA, each of which is context unless it is the reference, and as context that with LDA.
+        "distances" measures the cosine distance and PCA only.
     random_state : int, default=0
         Seed of the folds, and of learners whose own `random_state` is None.
     n_jobs : int, default=1

@@ -11,7 +11,7 @@ from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.folds import compared_pairs, folds_over_items, item_codes, with_pairs_once
 from mahala.comparisons.quadruplets import are_labels
 from mahala.data.scaling import unit_length
-from mahala.evaluation.cross_validation.panel import EUCLIDEAN, named_learners, panel_for
+from mahala.evaluation.cross_validation.panel import COSINE, EUCLIDEAN, named_learners, panel_for
 from mahala.evaluation.cross_validation.plan import Key, digest_of
 from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import Parts
@@ -20,8 +20,6 @@ from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import check_seed
-
-COSINE = "cosine"
 
 
 class Split(NamedTuple):

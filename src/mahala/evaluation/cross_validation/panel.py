@@ -1,7 +1,7 @@
 """The learners that are compared: a default panel for tables of a size, or learners by name."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.dmlmj import DMLMJ
@@ -29,8 +29,8 @@ EUCLIDEAN_SCALED = "Euclidean, scaled"
 EUCLIDEAN_ALL = "Euclidean, all scaled"
 PLAIN = (EUCLIDEAN, EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
 # Of scaled features: what one may try beside the Euclidean distances, without labels.
-COSINE = "cosine"
-UNSUPERVISED = (COSINE, "PCA")
+COSINE: Final = "cosine"
+UNSUPERVISED: Final = (COSINE, "PCA")
 
 # NCA looks at all pairs of rows in each iteration.
 _NCA_ROWS = 4_000

@@ -11,6 +11,7 @@ from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
 from mahala.evaluation.cross_validation.leaderboard import percent
 from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
 from mahala.evaluation.cross_validation.panel import (
+    UNSUPERVISED,
     check_learners,
     default_panel,
     default_predictor,
@@ -84,7 +85,7 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     chosen, predictors, missing = _learners(learners, len(rows), X.shape[1], target, settings)
     if metric != measure == "balanced":
         notes.append(_why_balanced(target))
-    others = _others({*chosen, *predictors}, numbers=target.is_number) if settings.baselines else []
+    others = _others({*chosen, *predictors}, settings.baselines, numbers=target.is_number)
     settings = replace(settings, folds=folds, repeats=int(repeats), groups=None, times=None, preprocessor=preprocessor)
     return Plan(
         X=X,
@@ -138,8 +139,10 @@ def _tested_parts(
     return with_copies([(np.r_[tested[train], screened], tested[test]) for train, test in parts], sets)
 
 
-def _others(taken: set[str], *, numbers: bool) -> list[str]:
+def _others(taken: set[str], baselines: bool | Literal["distances"], *, numbers: bool) -> list[str]:
     """Return the names of models and distances to measure beside those that are taken."""
+    if baselines is not True:
+        return [name for name in UNSUPERVISED if baselines and name not in taken]
     without = {"LDA", "logistic regression"} if numbers else {"ridge regression"}
     return [name for name in (*CLASSIFIERS, *DISTANCES) if name not in taken | without]
 
@@ -158,7 +161,7 @@ def _learners(
         learners = named_learners(learners, panel | default_predictor(seed, numbers=numbers))
     check_learners(learners, numbers=numbers)
     predictors = {name: learner for name, learner in learners.items() if isinstance(learner, NeighborModel)}
-    if settings.baselines and not predictors:
+    if settings.baselines is True and not predictors:
         predictors = default_predictor(seed, numbers=numbers)
     return {name: own for name, own in learners.items() if not isinstance(own, NeighborModel)}, predictors, missing
 

@@ -27,7 +27,7 @@ class Settings:
     groups: Any = None
     times: Any = None
     budget: Positive | None = None
-    baselines: bool = True
+    baselines: bool | Literal["distances"] = True
     random_state: int = 0
     preprocessor: TablePreprocessor | None = None
 
