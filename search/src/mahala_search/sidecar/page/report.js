@@ -90,7 +90,7 @@ function lines(width, parts, names) {
   const most = Math.max(1e-9, ...parts.flatMap((part) => names.map((name) => part[name] ?? 0)));
   const x = (at) => left + (at / Math.max(parts.length - 1, 1)) * (right - left);
   const y = (value) => bottom - (value / most) * (bottom - top);
-  const svg = canvas(width, height, "What each ranking brings per search, over the time");
+  const svg = canvas(width, height, "What each ranking brings per search, over time");
   for (const value of [0, most]) {
     svg.append(el("line", { x1: left, x2: right, y1: y(value), y2: y(value), class: "rule" }));
     svg.append(text(left - 6, y(value) + 4, value ? small(value) : "0", "end"));
@@ -126,13 +126,14 @@ function draw(report, status) {
   const what = { plain: "the plain ranking", interleave: "both rankings mixed" }[report.mode];
   const basis = what ? `Since ${since}, ${number(100 * report.share)} % of the people get ${what}. ` : "The team assigns the arms. ";
   $("basis").textContent = `${basis}Intervals hold with 95 %, however often you look.`;
+  const counted = { searches: number, people: number, ...Object.fromEntries(MEASURES.map((name) => [name, small])) };
   $("arms").replaceChildren(
     table(
-      ["ranking", "searches", "people", ...MEASURES],
-      names.map((name) => {
-        const arm = report.arms[name];
-        return [ARMS[name] ?? name, number(arm.searches), number(arm.people), ...MEASURES.map((one) => small(arm[one]))];
-      }),
+      ["measure", ...names.map((name) => ARMS[name] ?? name)],
+      Object.entries(counted).map(([what, format]) => [
+        MEASURES.includes(what) ? `${what} per search` : what,
+        ...names.map((name) => format(report.arms[name][what])),
+      ]),
     ),
   );
   const rows = report.preference
