@@ -86,7 +86,7 @@ def check(learner, data, X, pairs, formula, *, near=1e-7):
 
 @pytest.mark.parametrize(("kind", "params", "formula"), OF_PAIRS)
 @given(table=tables())
-@examples(60)
+@examples(20)
 def test_all_pairs_of_labelled_rows_give_the_formula(kind, params, formula, table):
     X, y = table
     check(kind(**params), (X, y), X, all_pairs(y), formula)
@@ -94,7 +94,7 @@ def test_all_pairs_of_labelled_rows_give_the_formula(kind, params, formula, tabl
 
 @pytest.mark.parametrize(("kind", "params", "formula"), OF_PAIRS)
 @given(table=tables(), seed=st.integers(0, 2**32 - 1))
-@examples(40)
+@examples(15)
 def test_given_pairs_give_the_formula(kind, params, formula, table, seed):
     X, _ = table
     rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def test_given_pairs_give_the_formula(kind, params, formula, table, seed):
 @pytest.mark.parametrize("k", [1, 3, 50])
 @pytest.mark.parametrize(("kind", "params", "formula"), OF_LABELS)
 @given(table=tables())
-@examples(30)
+@examples(12)
 def test_near_rows_give_the_formula(kind, params, formula, k, table):
     X, y = table
     rows = X.astype(np.float64)
@@ -241,7 +241,7 @@ def test_nonsense_is_refused_by_name(labelled, learner, message):
 
 @pytest.mark.parametrize("k", [1, 4, 50])
 @given(table=tables())
-@examples(30)
+@examples(12)
 def test_anmm_has_the_directions_of_the_largest_margins(k, table):
     X, y = table
     rows = X.astype(np.float64)

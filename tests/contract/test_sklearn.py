@@ -22,6 +22,9 @@ OF_BASE_CLASSES = {
         *("transformer_data_not_an_array", "fit1d", "fit2d_predict1d", "requires_y_none", "pipeline_consistency"),
         *("n_features_in", "n_features_in_after_fitting", "estimators_unfitted", "transformers_unfitted"),
         *("fit_check_is_fitted", "sample_weights_pandas_series", "sample_weights_not_an_array", "sample_weights_list"),
+        *("dict_unchanged", "dont_overwrite_attributes", "estimators_overwrite_params", "estimators_fit_returns_self"),
+        *("methods_sample_order_invariance", "methods_subset_invariance", "transformer_preserve_dtypes"),
+        *("estimators_pickle", "fit_score_takes_y", "get_params_invariance", "set_params", "estimator_repr"),
     )
 }
 

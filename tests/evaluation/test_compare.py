@@ -458,7 +458,7 @@ def test_losses_are_those_of_scikit_learn(metric, classes):
 
 def test_baselines_are_context_only():
     X, y = fraud(share=0.3)
-    board = compare_with_baselines(X, y, {"LDA": LDA()}, folds=3, repeats=2)
+    board = compare_with_baselines(X, y, {"LDA": LDA()}, folds=3, repeats=1)
     assert [own.name for own in board.baselines] == ["cosine", "PCA"]
     models = {own.name: own for own in board.models}
     assert set(models) == {"NeighborClassifier", "logistic regression", "gradient boosting"}

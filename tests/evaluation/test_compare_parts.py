@@ -15,6 +15,7 @@ from mahala.evaluation.cross_validation.planning import make_plan
 from mahala.evaluation.cross_validation.settings import Settings
 from mahala.evaluation.cross_validation.splits import parts_of
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
 compare = partial(compare_with_baselines, baselines=False)
 PANEL = {"LDA": LDA(), "RCA": RCA()}
 
@@ -85,7 +86,7 @@ def shuffled_errors(X, y, times, seed):
     return [{entry.name: entry.errors for entry in board.entries} for board in boards]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_order_of_rows_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 4))[rng.integers(0, 40, 120)]  # some rows are the same, with other labels
@@ -95,7 +96,7 @@ def test_the_order_of_rows_does_not_matter(seed):
         np.testing.assert_allclose(errors, two[name], atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_order_of_whole_numbers_does_not_matter(seed):
     """Many rows are equally far away, and sums of scaled features in another order differ by rounding."""
     rng = np.random.default_rng(seed)
@@ -210,7 +211,7 @@ def test_the_column_of_groups_is_that_by_which_the_error_rises_most():
     assert caution.sentence.startswith("Column 'family' looks like an id of groups")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_column_by_which_the_error_does_not_rise_is_no_group(seed):
     """Rows with the same month share the label, and their other features say so."""
     rng = np.random.default_rng(seed)
@@ -254,7 +255,7 @@ def test_a_distance_that_is_mostly_a_date_is_named():
     assert "a date or number of rows" not in subjects(compare(numbers, y, PANEL, folds=3, repeats=1, scaling="none"))
 
 
-@pytest.mark.parametrize("kind", ["number", "classes", "array"])
+@pytest.mark.parametrize("kind", ["classes", "array"])
 def test_columns_that_give_the_label_away_together_are_named(kind):
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.normal(size=(200, 4)), columns=["a", "b", "c", "d"])
@@ -271,7 +272,7 @@ def test_columns_that_give_the_label_away_together_are_named(kind):
     assert caution.sentence.endswith("): a leak? If so, drop them.")
     linear = next(entry for entry in board.models if "regression" in entry.name)
     assert linear.error < 0.02
-    noise = rng.normal(size=200) if kind == "number" else rng.integers(0, 2, 200)
+    noise = rng.integers(0, 2, 200)
     assert "a possible leak" not in subjects(compare(rows, noise, ["LDA"], folds=3, repeats=1))
 
 
@@ -303,7 +304,6 @@ def test_probably_helps_names_both(stored):
     assert verdict.sentence.endswith("More rows are needed to be sure.")
 
 
-@pytest.mark.usefixtures("few_rounds")
 def test_baselines_weight_classes_under_the_balanced_error():
     rng = np.random.default_rng(0)
     y = (np.arange(300) < 30).astype(int)

@@ -23,7 +23,9 @@ from sklearn_checks import each_with_checks, run
 
 # The other experts would take most of the time; tests below have them.
 @pytest.mark.usefixtures("few_rounds")
-@each_with_checks([NeighborClassifier(linear=False, trees=False), NeighborRegressor(linear=False, trees=False)])
+@each_with_checks(
+    [NeighborClassifier(linear=False, trees=False), NeighborRegressor(linear=False, trees=False)], once=True
+)
 def test_scikit_learns_checks(estimator, checks):
     run(checks, estimator)
 
@@ -136,7 +138,7 @@ def test_pipelines_clones_and_searches():
         (np.repeat([[0.0, 1.0]], 40, axis=0), [0, 1] * 20),
         (np.array([[1.0], [2.0]]), [True, False]),
         (np.array([[3.0]]), ["only"]),
-        (pd.DataFrame({"id": [f"u{i}" for i in range(3000)], "x": np.arange(3000) % 7}), np.arange(3000) % 7 % 2),
+        (pd.DataFrame({"id": [f"u{i}" for i in range(900)], "x": np.arange(900) % 7}), np.arange(900) % 7 % 2),
         (sp.csr_array(np.eye(60, 3000) + np.eye(60, 3000, 999)), np.arange(60) % 3),
         (np.full((4, 1), np.nan), [0, 1, 1, 0]),
     ],
@@ -156,7 +158,8 @@ def test_odd_tables_are_learned(X, y):
         assert np.isfinite(NeighborRegressor().fit(X, np.arange(len(y))).predict(X)).all()
 
 
-def test_trees_join_where_they_help():
+def test_trees_join_where_they_help(monkeypatch):
+    monkeypatch.setattr("mahala.neighbors.trees.N_TREES", 20)
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(600, 6))
     y = (np.floor(4 * X[:, 0]) + np.floor(4 * X[:, 1])) % 2 == 0
@@ -338,16 +341,16 @@ def test_classes_of_any_type_are_saved(tmp_path, labels):
 
 def test_many_rows_are_learned_by_minibatches(monkeypatch):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(1200, 5))
+    X = rng.normal(size=(800, 5))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    exact = NeighborClassifier(trees=False).fit(X[:800], y[:800]).score(X[800:], y[800:])
-    monkeypatch.setattr(maps, "MOST_EXACT", 300)
-    monkeypatch.setattr(maps, "N_VOTERS", 400)
+    exact = NeighborClassifier(trees=False).fit(X[:500], y[:500]).score(X[500:], y[500:])
+    monkeypatch.setattr(maps, "MOST_EXACT", 200)
+    monkeypatch.setattr(maps, "N_VOTERS", 250)
     monkeypatch.setattr(maps, "BATCH", 100)
-    monkeypatch.setattr(maps, "MOST_STEPS", 300)
-    by_minibatches = NeighborClassifier(trees=False).fit(X[:800], y[:800]).score(X[800:], y[800:])
+    monkeypatch.setattr(maps, "MOST_STEPS", 150)
+    by_minibatches = NeighborClassifier(trees=False).fit(X[:500], y[:500]).score(X[500:], y[500:])
     assert by_minibatches > exact - 0.05
-    assert NeighborRegressor(trees=False).fit(X[:800], y[:800] * 2.0).score(X[800:], y[800:] * 2.0) > 0.3
+    assert NeighborRegressor(trees=False).fit(X[:500], y[:500] * 2.0).score(X[500:], y[500:] * 2.0) > 0.3
 
 
 def test_time_and_ctrl_c_keep_the_best_so_far(wine, monkeypatch):

@@ -21,23 +21,16 @@ distributed = pytest.importorskip("distributed", reason="needs Dask: pip install
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:300, 2:40], Y[:300]
 
+# One of those that need the same sums.
 LEARNERS = [
-    mahala.RCA(),
     mahala.LDA(shrinkage=0.1),
-    mahala.PCA(4),
     mahala.PCA(0.9, whiten=True),
     mahala.NCA(12, max_iter=2, random_state=0),
-    mahala.GML(max_iter=2),
     mahala.GML(diagonal=True, max_iter=2),
-    mahala.MMC(max_iter=2),
     mahala.LMNN(2, n_components=5, max_iter=2, random_state=0),
     mahala.BoostMetric(max_iter=2),
-    mahala.batch.PSDBoost(max_iter=2),
     mahala.ITML(prior="covariance", max_iter=2, random_state=0),
-    mahala.batch.Relief(),
     mahala.batch.Relief(50, random_state=0),
-    mahala.batch.GMML(),
-    mahala.batch.KISSME(),
     mahala.batch.XQDA(3),
 ]
 
@@ -72,9 +65,6 @@ def rows(dtype=np.float64, chunks=(130, 20)):
     ("dtype", "scale", "tol", "workers_use"),
     [
         (np.float64, 0.01, 1e-10, ""),
-        (np.float64, 1.0, 1e-10, ""),
-        (np.float64, 0.1, 1e-10, "torch-cpu"),
-        (np.float32, 0.1, 1e-4, ""),
         (np.float32, 1.0, 5e-3, "torch-cpu"),  # squared norms of 1e4 times the precision of float32
     ],
 )
