@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from joblib import parallel_config
 
 from papers.study import (
     PAPERS,
@@ -88,8 +89,9 @@ def test_a_folder_that_cannot_be_made_costs_no_cell(tmp_path):
         list(measure_cells(replace(STUDY, measure=failing, datasets=("bb",), methods=("n",)), tmp_path / "file" / "t"))
 
 
-def test_a_part_of_the_table_with_processes(tmp_path):
-    cells = list(measure_cells(STUDY, tmp_path / "t.jsonl", datasets=["a"], methods=["m"], runs=2, n_jobs=2))
+def test_a_part_of_the_table_by_two_workers(tmp_path):
+    with parallel_config("threading"):  # processes are in tests/evaluation/test_benchmark.py
+        cells = list(measure_cells(STUDY, tmp_path / "t.jsonl", datasets=["a"], methods=["m"], runs=2, n_jobs=2))
     assert sorted(cell.run for *_, cell in cells) == [0, 1]
 
 

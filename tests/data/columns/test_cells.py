@@ -122,7 +122,7 @@ def test_time_zones_and_gaps():
     np.testing.assert_array_equal(result, [1.0, np.nan, np.nan, 1.0])
 
 
-LONG = 1_000_000
+LONG = 200_000
 
 
 @pytest.mark.parametrize("kind", CELL_KINDS)
@@ -138,11 +138,11 @@ LONG = 1_000_000
     ],
     ids=lambda cell: cell[:3],
 )
-def test_a_cell_of_a_megabyte_takes_linear_time(kind, cell):
-    """Quadratic time would be days."""
+def test_a_long_cell_takes_linear_time(kind, cell):
+    """Quadratic time would be minutes."""
     started = time.process_time()
     assert form_of([cell, cell], kind) is None
     for form in CELL_KINDS[kind].forms or (".", ","):
         CELL_KINDS[kind].read(cell, form)
     decimal_marks([cell])
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 1.0
