@@ -80,6 +80,10 @@ def rng():
     return np.random.default_rng(0)
 
 
+def from_model(warm):
+    return Run(rng=rng(), warm=warm)
+
+
 def unit(L):
     return L / np.linalg.norm(L, axis=1, keepdims=True)
 
@@ -90,17 +94,17 @@ def test_named_starts(labelled, dtype):
     lda, pca = unit(LDA().fit(X, y).components_), unit(PCA(3).fit(X).components_)
     expected = {"identity": np.eye(3, 5), "pca": pca, "lda": np.vstack([lda, pca[:1]]), "auto": pca}
     for init, want in expected.items():
-        found = first_components(init, 3, X, y, rng())
+        found = first_components(init, 3, X, y, from_model(None))
         assert found.dtype == dtype
         np.testing.assert_allclose(np.abs(found), np.abs(want), atol=1e-6)
-    np.testing.assert_array_equal(first_components("auto", None, X, y, rng()), np.eye(5))
-    np.testing.assert_allclose(first_components("auto", 2, X, y, rng()), lda, atol=1e-6)
-    assert first_components("random", 4, X, y, rng()).shape == (4, 5)
+    np.testing.assert_array_equal(first_components("auto", None, X, y, from_model(None)), np.eye(5))
+    np.testing.assert_allclose(first_components("auto", 2, X, y, from_model(None)), lda, atol=1e-6)
+    assert first_components("random", 4, X, y, from_model(None)).shape == (4, 5)
 
 
 def test_rows_that_have_too_few_directions():
     X = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
-    L = first_components("lda", 3, X, np.array([0, 1]), rng())
+    L = first_components("lda", 3, X, np.array([0, 1]), from_model(None))
     assert L.shape == (3, 3)
     assert np.linalg.matrix_rank(L) == 3
 
@@ -108,17 +112,17 @@ def test_rows_that_have_too_few_directions():
 def test_metrics_and_warm_models(labelled):
     X, y = labelled
     metric = MahalanobisMetric(np.diag([4.0, 1.0, 0.0, 0.0, 0.0]))
-    L = first_components(metric, 3, X, y, rng())
+    L = first_components(metric, 3, X, y, from_model(None))
     np.testing.assert_allclose(L[:2].T @ L[:2], metric.matrix)
     assert 0.0 < np.abs(L[2]).max() < 0.01
     warm = {"L": np.arange(10.0).reshape(2, 5)}
-    np.testing.assert_array_equal(first_components("auto", 2, X, y, rng(), warm), warm["L"])
+    np.testing.assert_array_equal(first_components("auto", 2, X, y, from_model(warm)), warm["L"])
     with pytest.raises(ValueError, match="n_components must be 2, as in the last fit, because warm_start=True, got 3"):
-        first_components("auto", 3, X, y, rng(), warm)
+        first_components("auto", 3, X, y, from_model(warm))
     with pytest.raises(ValueError, match="n_components must be at most 5"):
-        first_components("auto", 6, X, y, rng())
+        first_components("auto", 6, X, y, from_model(None))
     with pytest.raises(ValueError, match="init must be a MahalanobisMetric of 5 features"):
-        first_components(MahalanobisMetric.euclidean(4), None, X, y, rng())
+        first_components(MahalanobisMetric.euclidean(4), None, X, y, from_model(None))
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
@@ -127,15 +131,15 @@ def test_variables_of_a_model_give_it_back(labelled, diagonal):
     scaled, factors = standardised(X)
     coordinates = pair_coordinates(scaled, factors, np.cov(scaled.T), 1e-3, Cores(), diagonal=diagonal)
     key, array = ("w", np.arange(1.0, 6.0)) if diagonal else ("L", rng().normal(size=(5, 5)))
-    variables, has_scale = first_variables(coordinates, "auto", None, y, rng(), {key: array})
+    variables, has_scale = first_variables(coordinates, "auto", None, y, from_model({key: array}))
     np.testing.assert_allclose(coordinates.to_model(variables)[key], array, atol=1e-9)
     assert has_scale
     M = np.diag(np.arange(1.0, 6.0))
-    variables, has_scale = first_variables(coordinates, MahalanobisMetric(M), None, y, rng(), None)
+    variables, has_scale = first_variables(coordinates, MahalanobisMetric(M), None, y, from_model(None))
     model = coordinates.to_model(variables)
     np.testing.assert_allclose(np.diag(model["w"]) if diagonal else model["L"].T @ model["L"], M, atol=1e-9)
     assert has_scale
     for init in ("identity", "random"):
-        variables, has_scale = first_variables(coordinates, init, None, y, rng(), None)
+        variables, has_scale = first_variables(coordinates, init, None, y, from_model(None))
         assert variables.shape == ((5,) if diagonal else (5, 5))
         assert not has_scale

@@ -111,7 +111,8 @@ class BatchLearner(DistanceMixin, Learner):
                 data = self._training_data(X, y, reset=warm is None)
                 data = data if prepare is None else prepare(data)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
-                run = Run(self.callback, show, self.max_iter, self.tol, warm, resumes=resumes and warm is not None)
+                goes_on = resumes and warm is not None
+                run = Run(self.callback, show, self.max_iter, self.tol, self._rng, warm, goes_on)
                 try:
                     with no_interrupt_lost():
                         reason = self._learn(data, run)

@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
-from numpy.random import Generator
 from scipy.optimize import OptimizeResult, minimize
 
 from mahala.batch.lda import class_directions
@@ -79,13 +78,7 @@ def descend(
 
 
 def first_components(
-    init: Init,
-    n_components: int | None,
-    X: RealArray,
-    codes: IndexArray | None,
-    rng: Generator,
-    warm: Model | None = None,
-    unit: float = 1.0,
+    init: Init, n_components: int | None, X: RealArray, codes: IndexArray | None, run: Run, unit: float = 1.0
 ) -> RealArray:
     """Return L with n_components rows, or as many as features if that is None, in the dtype of X.
 
@@ -98,7 +91,7 @@ def first_components(
     m = d if n_components is None else int(n_components)
     check_n_components(m, d, "the number of features")
     check_matrices(VECTORS, m, d)
-    if warm is not None:
+    if (warm := run.warm) is not None:
         if warm["L"].shape != (m, d):
             last = f"{len(warm['L'])}, as in the last fit"
             raise ValueError(f"n_components must be {last}, because warm_start=True, got {m}")
@@ -109,11 +102,11 @@ def first_components(
         L = unit * init.in_features(d, "init").components[:m]
         # A row of zeros would never change, because the gradient of a row is a multiple of it.
         size = 1e-3 * np.sqrt(np.square(L).mean() if L.size else 1.0 / d)
-        L = np.vstack([L, size * rng.normal(size=(m - len(L), d))])
+        L = np.vstack([L, size * run.rng.normal(size=(m - len(L), d))])
     elif init == "identity":
         L = np.eye(m, d)
     elif init == "random":
-        L = rng.normal(size=(m, d)) / np.sqrt(d)
+        L = run.rng.normal(size=(m, d)) / np.sqrt(d)
     else:
         L = np.empty((0, d))
         if init == "lda" and codes is not None:
@@ -123,33 +116,29 @@ def first_components(
             axes = principal_directions(divided_by_largest(X)[0], min(m - len(L), *X.shape), seed=0)[0]
             L = np.vstack([L, _of_unit_length(axes)])
         if len(L) < m:  # fewer rows than directions
-            L = np.vstack([L, rng.normal(size=(m - len(L), d)) / np.sqrt(d)])
+            L = np.vstack([L, run.rng.normal(size=(m - len(L), d)) / np.sqrt(d)])
     return np.ascontiguousarray(L, dtype=X.dtype)
 
 
 def first_variables(
-    coordinates: Coordinates,
-    init: Init,
-    n_components: int | None,
-    codes: IndexArray | None,
-    rng: Generator,
-    warm: Model | None,
+    coordinates: Coordinates, init: Init, n_components: int | None, codes: IndexArray | None, run: Run
 ) -> tuple[RealArray, bool]:
     """Return the first L' or a' of the coordinates, and whether its scale is that of a model rather than arbitrary.
 
     Constant features start, and therefore stay, at zero.
     """
     X, inverse = coordinates.X, coordinates.inverse
+    warm = run.warm
     scaled = isinstance(init, MahalanobisMetric) or warm is not None
     if not coordinates.diagonal:
-        L = first_components(init, n_components, X, codes, rng, warm)
+        L = first_components(init, n_components, X, codes, run)
         return (L @ inverse if scaled else L * inverse.any(axis=1)), scaled
     if warm is not None:
         return np.sqrt(warm["w"]).astype(X.dtype) * inverse, True
     if isinstance(init, MahalanobisMetric):
         weights = init.in_features(X.shape[1], "init").matrix.diagonal()
         return (np.maximum(weights, 0.0) ** 0.5).astype(X.dtype) * inverse, True
-    first = rng.uniform(0.5, 1.5, size=X.shape[1]) if init == "random" else np.ones(X.shape[1])
+    first = run.rng.uniform(0.5, 1.5, size=X.shape[1]) if init == "random" else np.ones(X.shape[1])
     return (first * (inverse > 0.0)).astype(X.dtype), False
 
 

@@ -115,7 +115,7 @@ class GML(IterationParams, WeightedLearner):
             return alpha * far + (1.0 - alpha) * near, coordinates.gradient(far_pull)
 
         codes = None if isinstance(data, Pairs) else data.codes
-        start, scaled = first_variables(coordinates, self.init, self.n_components, codes, self._rng, run.warm)
+        start, scaled = first_variables(coordinates, self.init, self.n_components, codes, run)
         if not scaled:
             far = costs.mean_dissimilar(coordinates.map(start))
             start *= far**-0.5 if far > 0.0 else 1.0

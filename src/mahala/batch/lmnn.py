@@ -107,7 +107,7 @@ class LMNN(IterationParams, TripletLearner):
         coordinates = row_coordinates(data.X, engine)
 
         warm = run.warm
-        L = first_components(self.init, self.n_components, data.X, codes, self._rng) if warm is None else warm["L"]
+        L = first_components(self.init, self.n_components, data.X, codes, run) if warm is None else warm["L"]
         start = _reduced(L.astype(np.float64) @ coordinates.inverse, self.n_components, self._rng)
         if warm is None and isinstance(self.init, str):
             start /= np.abs(start).max()

@@ -64,7 +64,7 @@ class MCML(IterationParams, BatchLearner):
             divergence, pull = _divergence(X @ L.T, data.labels, rows)
             return divergence, 2.0 * pull.T @ X
 
-        start = first_components(self.init, None, X, None, self._rng, run.warm, unit)
+        start = first_components(self.init, None, X, None, run, unit)
         return descend(objective, start, run, to_model=lambda L: {"L": L / unit})
 
 

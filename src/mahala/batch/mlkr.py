@@ -85,7 +85,7 @@ class MLKR(IterationParams, BatchLearner):
             error, pull = leave_one_out(X @ L.T, targets)
             return error, 2.0 * pull.T @ X
 
-        start = first_components(self.init, self.n_components, X, None, self._rng, run.warm, unit)
+        start = first_components(self.init, self.n_components, X, None, run, unit)
         in_features: Any = {"to_model": lambda L: {"L": L / unit}, "report": lambda error: deviation**2 * error}
         return descend(objective, start, run, **in_features)
 

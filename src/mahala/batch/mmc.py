@@ -97,5 +97,5 @@ class MMC(IterationParams, BatchLearner):
             return coordinates.to_model(variables / far)
 
         codes = None if isinstance(data, Pairs) else data.codes
-        start, _ = first_variables(coordinates, self.init, None, codes, self._rng, run.warm)
+        start, _ = first_variables(coordinates, self.init, None, codes, run)
         return descend(objective, start, run, to_model=to_model, report=np.exp)

@@ -108,5 +108,5 @@ class NCA(IterationParams, BatchLearner):
             hits, pull = softmax(engine.map(rows, L))
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
-        start = first_components(self.init, self.n_components, X, codes, self._rng, run.warm, unit)
+        start = first_components(self.init, self.n_components, X, codes, run, unit)
         return descend(objective, start, run, to_model=lambda L: {"L": L / unit})

@@ -68,7 +68,7 @@ class NCMML(IterationParams, BatchLearner):
         def objective(L: RealArray) -> tuple[float, RealArray]:
             return _loss(L, X, centroids, own)
 
-        start = first_components(self.init, self.n_components, X, data.codes, self._rng, run.warm, unit)
+        start = first_components(self.init, self.n_components, X, data.codes, run, unit)
         return descend(objective, start, run, to_model=lambda L: {"L": L / unit})
 
 

@@ -60,14 +60,15 @@ class IterationParams(ReadableSignature):
 class Run:
     """The iterations of one fit: their limits, the objective after each of them and the last model.
 
-    `warm` is the model of an earlier fit from which this one starts, or None. `resumes` says whether the fit continues
-    with more data.
+    `rng` draws what is random. `warm` is the model of an earlier fit from which this one starts, or None; `resumes`
+    says whether the fit continues with more data.
     """
 
     callback: Callback | None = None
     show: Callable[[int, float], None] = lambda number, objective: None
     max_iter: int = 1
     tol: float = 0.0
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
     warm: Model | None = None
     resumes: bool = False
     objectives: list[float] = field(default_factory=list)

@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.engine import engine_for
-from mahala.engine.inputs import apply_to_rows, as_rows
+from mahala.engine.inputs import apply_to_rows
 from mahala.engine.neighbors import misclassified
+from mahala.evaluation.sides import labelled_sides, value_at
 from mahala.metric import MahalanobisMetric, Metric
-from mahala.support.arrays import Array, FloatArray, IndexArray, Rows, RowsLike
+from mahala.support.arrays import FloatArray, IndexArray, Rows, RowsLike
 from mahala.support.plots import draw_curves, plain_frame
-from mahala.support.validation import check_counts, check_labels
+from mahala.support.validation import check_counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DEFAULT_NEIGHBORS = range(1, 26)
+_SIDES = "X_train", "y_train", "X_test", "y_test"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +46,7 @@ class KNNErrors:
 
     def at(self, n_neighbors: int) -> float:
         """Return the error with ``n_neighbors`` neighbours."""
-        places = np.flatnonzero(self.n_neighbors == n_neighbors)
-        if not len(places):
-            evaluated = self.n_neighbors.tolist()
-            raise ValueError(f"n_neighbors must be one of the evaluated {evaluated}, got {n_neighbors}")
-        return float(self.error[places[0]])
+        return value_at(self.n_neighbors, self.error, n_neighbors, "n_neighbors")
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the error by the number of neighbours; return Matplotlib's axes."""
@@ -93,39 +91,19 @@ def knn_error(
     """
     if average not in ("sample", "class"):
         raise ValueError(f"average must be 'sample' or 'class', got {average!r}")
-    if (X_test is None) != (y_test is None):
-        raise ValueError("X_test and y_test must be given together, or neither for leave-one-out")
-    rows = as_rows(X_train, "X_train")
-    labels = check_labels(y_train, rows.shape[0], "y_train")
-    tests, test_labels, leave_one_out = rows, labels, X_test is None or y_test is None
-    if X_test is not None and y_test is not None:
-        tests = as_rows(X_test, "X_test")
-        test_labels = check_labels(y_test, tests.shape[0], "y_test")
-        if tests.shape[1] != rows.shape[1]:
-            raise ValueError(f"X_test must have the {rows.shape[1]} columns of X_train, got {tests.shape[1]}")
-    available = rows.shape[0] - leave_one_out
-    if available < 1:
-        raise ValueError("X_train must have at least 2 rows for leave-one-out, got 1")
-    what = "the number of available neighbours"
+    train, codes, tests, test_codes = labelled_sides(X_train, y_train, X_test, y_test, _SIDES)
+    if tests is not None and tests.shape[1] != train.shape[1]:
+        raise ValueError(f"X_test must have the {train.shape[1]} columns of X_train, got {tests.shape[1]}")
+    available, what = train.shape[0] - (tests is None), "the number of available neighbours"
     counts = check_counts(n_neighbors, DEFAULT_NEIGHBORS, available, "n_neighbors", what)
-    codes, test_codes = _class_codes(labels, test_labels)
-    train = _embed(metric, rows)
-    with engine_for(rows, tests):
-        wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, tests), test_codes, counts)
+    mapped = _embed(metric, train)
+    with engine_for(train, train if tests is None else tests):
+        wrong = misclassified(mapped, codes, None if tests is None else _embed(metric, tests), test_codes, counts)
     if average == "sample":
         error = wrong.mean(axis=0)
     else:
         error = np.mean([wrong[test_codes == code].mean(axis=0) for code in np.unique(test_codes)], axis=0)
     return KNNErrors(counts, error)
-
-
-def _class_codes(y_train: Array, y_test: Array) -> tuple[IndexArray, IndexArray]:
-    """Return the codes 0, 1, … of both label arrays, in the sorted order of all labels."""
-    try:
-        codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)[1]
-    except TypeError as error:
-        raise ValueError("y_train and y_test must hold labels of one kind, all numbers or all strings") from error
-    return codes[: len(y_train)], codes[len(y_train) :]
 
 
 def _embed(metric: Metric | None, X: Rows) -> Any:

@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.compiled.search.ranking import retrieval
-from mahala.engine.inputs import as_rows, for_each, parts
+from mahala.engine.inputs import for_each, parts
+from mahala.evaluation.sides import labelled_sides, value_at
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, Rows, RowsLike
-from mahala.support.validation import check_counts, check_labels, class_codes, is_chunked
+from mahala.support.validation import check_counts, is_chunked
 
 DEFAULT_K = range(1, 51)
+_SIDES = "X", "y", "X_items", "y_items"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +35,7 @@ class PrecisionAtK:
 
     def at(self, k: int) -> float:
         """Return the precision among the first ``k`` items."""
-        places = np.flatnonzero(self.k == k)
-        if not len(places):
-            raise ValueError(f"k must be one of the evaluated {self.k.tolist()}, got {k}")
-        return float(self.precision[places[0]])
+        return value_at(self.k, self.precision, k, "k")
 
 
 def mean_average_precision(
@@ -63,7 +62,7 @@ def mean_average_precision(
     >>> round(mean_average_precision(None, X, y), 4)
     0.6
     """
-    average, _ = _retrieval(metric, *_check(X, y, X_items, y_items))
+    average, _ = _retrieval(metric, *labelled_sides(X, y, X_items, y_items, _SIDES))
     return float(average[_answerable(average)].mean())
 
 
@@ -92,30 +91,10 @@ def precision_at_k(
     >>> result.at(2)
     0.4
     """
-    leave_one_out = X_items is None
-    checked = _check(X, y, X_items, y_items)
-    ks = check_counts(k, DEFAULT_K, len(checked[-1]) - leave_one_out, "k", "the number of items of a query")
+    checked = labelled_sides(X, y, X_items, y_items, _SIDES)
+    ks = check_counts(k, DEFAULT_K, len(checked[-1]) - (X_items is None), "k", "the number of items of a query")
     average, hits = _retrieval(metric, *checked, int(ks[-1]))
     return PrecisionAtK(ks, hits[ks - 1] / ks / _answerable(average).sum())
-
-
-def _check(
-    X: RowsLike, y: ArrayLike, X_items: RowsLike | None, y_items: ArrayLike | None
-) -> tuple[Rows, IndexArray, Rows | None, IndexArray]:
-    """Return queries and items (None if those are the queries), each followed by their class codes."""
-    if (X_items is None) != (y_items is None):
-        raise ValueError("X_items and y_items must be given together, or neither for leave-one-out")
-    queries = as_rows(X)
-    n = queries.shape[0]
-    if X_items is None or y_items is None:
-        if n < 2:
-            raise ValueError("X must have at least 2 rows for leave-one-out, got 1")
-        codes = class_codes(y, n)
-        return queries, codes, None, codes
-    items = as_rows(X_items, "X_items")
-    labels = np.concatenate([check_labels(y, n), check_labels(y_items, items.shape[0], "y_items")])
-    codes = class_codes(labels, len(labels), "y and y_items")
-    return queries, codes[:n], items, codes[n:]
 
 
 def _retrieval(
