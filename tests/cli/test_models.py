@@ -66,7 +66,7 @@ def test_rows_for_a_bilinear_metric(tmp_path):
     (tmp_path / "i.csv").write_text("u,v,w\n1,2,3\n")
     assert read_rows(tmp_path / "q.csv", metric).X.tolist() == [[3, 1], [6, 4]]
     assert read_rows(tmp_path / "i.csv", metric, items=True).X.tolist() == [[1, 2, 3]]
-    with pytest.raises(ValueError, match="the table lacks a, b, which the model needs"):
+    with pytest.raises(ValueError, match="the table lacks the columns a, b"):
         read_rows(tmp_path / "i.csv", metric)
 
 

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said(files):
     for data, row, row2, words in (
         ("t.csv", 0, 2, "ROW must be a row number from 0 to 1, got 2"),
         ("t.csv", 9, 0, "ROW must be a row number from 0 to 1, got 9"),
-        ("less.csv", 0, 0, "the table lacks w[1], which the model needs"),
+        ("less.csv", 0, 0, "the table lacks the column w[1]"),
         ("none.csv", 0, 0, "none.csv: No such file or directory"),
         ("t.csv", "x", 0, "Invalid value for"),
     ):

@@ -85,7 +85,7 @@ def test_what_is_wrong_is_said(files):
     (folder / "less.csv").write_text("a,c\n1,2\n")
     for data, output, more, words in (
         ("wide.npy", "o.npy", [], "rows of 5 features, but the model compares rows of 2"),
-        ("less.csv", "o.npy", [], "the table lacks b, which the model needs"),
+        ("less.csv", "o.npy", [], "the table lacks the column b"),
         ("none.csv", "o.npy", [], "none.csv: No such file or directory"),
         ("t.csv", "o.xlsx", [], "--output must end in .npy, .npz, .csv, .parquet"),
         ("t.csv", "o.npy", ["--label", "kind"], "--label cannot be used with .npy"),

@@ -160,7 +160,7 @@ def test_features_round_trip(tmp_path):
         ),
         (WINE, {"drop": ["zzz"]}, "drop names the column 'zzz', which .* does not have; its columns are alcohol, colo"),
         (WINE, {"drop": ["alcohol", "colour", "old"], "label": "maker"}, "no columns left"),
-        (WINE, {"features": ("alcohol", "sugar", "fat")}, "the table lacks sugar, fat, which the model needs; its c"),
+        (WINE, {"features": ("alcohol", "sugar", "fat")}, "the table lacks the columns sugar, fat; its c"),
         (WINE, {"features": ("colour",)}, "column 'colour' is text, such as 'red', but in fit it held numbers"),
         ("a\n1\nNA\n3\n?\n", {"features": ("a",)}, r"column 'a' has 2 missing or infinite values \(rows 1, 3\)"),
         (WINE, {"label": "maker", "n_features": 9}, "rows of 4 features, but the model compares rows of 9"),

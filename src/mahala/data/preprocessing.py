@@ -217,25 +217,15 @@ class TablePreprocessor(ReadableSignature, TransformerMixin, BaseEstimator):  # 
     def from_feature_names(cls, features: Sequence[str], columns: Iterable[str]) -> tuple[Self, list[int]]:
         """Return a preprocessor that gives features by name, "NAME" or "NAME=VALUE", and their numbers among its own.
 
-        None of the numbers may be missing. Raise ValueError for features of which a table with these columns has none.
+        None of the numbers may be missing. A feature of which a table with these columns has none is refused with it.
         """
-        columns, lacking = list(columns), []
-        values: dict[str, list[str]] = {}
-        homes: dict[str, None] = {}
+        columns, levels = list(columns), dict[str, list[str]]()
         for feature in features:
             ends = [at for at, mark in enumerate(feature) if mark == "=" and feature[:at] in columns]
-            if feature in columns:
-                homes[feature] = None
-            elif ends:
-                values.setdefault(feature[: ends[0]], []).append(feature[ends[0] + 1 :])
-            else:
-                lacking.append(feature)
-        if lacking:
-            names = listed(lacking)
-            raise ValueError(f"the table lacks {names}, which the model needs; its columns are {listed(columns)}")
-        plans = [ColumnPlan(name, "number", "number") for name in homes]
-        plans += [ColumnPlan(name, "category", "category", levels=tuple(levels)) for name, levels in values.items()]
-        made = cls()._set_plans(plans)
+            name = feature[: ends[0]] if ends and feature not in columns else feature
+            levels.setdefault(name, []).extend([feature[len(name) + 1 :]] if name != feature else [])
+        kinds = {name: "category" if values else "number" for name, values in levels.items()}
+        made = cls()._set_plans([ColumnPlan(name, kinds[name], "", levels=tuple(levels[name])) for name in levels])
         return made, [made._names.index(feature) for feature in features]
 
     def __sklearn_tags__(self) -> Any:

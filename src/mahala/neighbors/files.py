@@ -9,7 +9,6 @@ from mahala.metric import MahalanobisMetric
 from mahala.neighbors.fitted import Fitted, Points, Rows
 from mahala.neighbors.line import Line
 from mahala.neighbors.maps import Target
-from mahala.neighbors.rows import RowName
 from mahala.support.arrays import Arrays
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, finite_array, header_value
 from mahala.support.states import prefixed, without_prefix
@@ -76,13 +75,3 @@ def from_parts(header: Mapping[str, object], arrays: Arrays, fixed_metric: Mahal
     if model.tree_rows is not None:
         model.expected_trees = finite(array_value(arrays, "tree_digest", np.float64, (None,)), "tree_digest")
     return model
-
-
-def kind_of(name: RowName | None) -> str:
-    """Return the kind of a row's name: "number", "text", or "none" for a row that was forgotten."""
-    return "none" if name is None else "text" if isinstance(name, str) else "number"
-
-
-def name_from(kind: str, text: str) -> RowName | None:
-    """Return a row's name from its kind and its text."""
-    return {"none": None, "text": text, "number": int(text) if kind == "number" else None}[kind]

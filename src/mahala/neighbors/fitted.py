@@ -187,13 +187,14 @@ class Fitted:
     def predict(self, points: Points, fold: int = -1) -> FloatArray:
         """Return the probabilities of classes, or the numbers in a column, of the mixture."""
         results = (self.experts(part, fold) for part in points.blocks())
-        return np.concatenate([mixed(result, self.used_weights, self.rows.target) for result in results])
+        weights = [*self.used_weights.values()]
+        return np.concatenate([mixed(result, weights, self.rows.target) for result in results])
 
     @property
-    def used_weights(self) -> list[float]:
-        """The weights of the experts that there are."""
-        there = True, self.line is not None, self.tree_rows is not None
-        return [weight for weight, used in zip(self.weights, there, strict=True) if used]
+    def used_weights(self) -> dict[str, float]:
+        """The weights of the experts that the model has, by name."""
+        is_used = True, self.line is not None, self.tree_rows is not None
+        return {name: weight for name, weight, used in zip(EXPERTS, self.weights, is_used, strict=True) if used}
 
     def left_out_by_number(self, n: int) -> FloatArray:
         """Return the left-out predictions of rows 0..n-1, means over repeats; NaN without any."""

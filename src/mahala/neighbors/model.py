@@ -16,7 +16,7 @@ from mahala.data.columns.values import checked_table, is_frame, names_of
 from mahala.data.encoding import Encoder
 from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
-from mahala.neighbors.files import from_parts, kind_of, name_from, to_parts
+from mahala.neighbors.files import from_parts, to_parts
 from mahala.neighbors.fitted import EXPERTS, Fitted, Points, Rows
 from mahala.neighbors.inspection import Inspection
 from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Settings, learn
@@ -338,20 +338,20 @@ class NeighborModel(Inspection, SavedEstimator):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = to_parts(self._model)
-        names = None if self._names is None else [[kind_of(name), str(name)] for name in self._names]
-        header |= {"names": names, "n_rows": self._n_rows, "target_name": self.target_name_}
+        header |= {"names": self._names, "n_rows": self._n_rows, "target_name": self.target_name_}
         return header | self._get_labels(), arrays
 
     def _set_state(self, header: Mapping[str, object], arrays: Arrays) -> None:
         check_params(self)
-        names = header_value(header, "names", list, type(None))
-        self._names = None if names is None else [name_from(kind, text) for kind, text in names]
+        self._names = header_value(header, "names", list, type(None))
         self._n_rows = count_value(header, "n_rows")
         self.target_name_ = header_value(header, "target_name", str, type(None))
         self._set_labels(header)
         self._model = from_parts(header, arrays, self._fixed_metric())
-        if self._names is not None and len(self._names) != self._n_rows:
-            raise ModelFileError(f"there should be {self._n_rows} names of rows, found {len(self._names)}")
+        names = self._names or []
+        kinds = {type(name) for name in names} - {str, int, type(None)}  # None is that of a row that was forgotten
+        if kinds or len(names) != (0 if self._names is None else self._n_rows):
+            raise ModelFileError(f"header entry 'names' should be {self._n_rows} texts or whole numbers")
 
     def _parts(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._parts()

@@ -18,9 +18,6 @@ from mahala.support.plots import draw_bars
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 # Nearest rows of another class, with which a row is compared.
 _OTHERS = 5
 # Columns that are shown.
@@ -114,24 +111,21 @@ def reasons_of(
     """
     target, voters = model.rows.target, model.distinct_voters
     predictions = model.experts(points)
-    mixture = mixed(predictions, model.used_weights, target)[0]
+    mixture = mixed(predictions, [*model.used_weights.values()], target)[0]
     Z = model.embed(points)
     numbers, shares = leading_votes(Z, voters.Z, min(k, len(voters.Z)), voters.weights)
     places = voters.places[numbers[0]]
     rows = list(zip(names(places), labels(places), shares[0].tolist(), strict=True))
     predicted = int(mixture.argmax()) if target.n_classes else None
-    there = [
-        name
-        for name, used in zip(EXPERTS, (True, model.line is not None, model.tree_rows is not None), strict=True)
-        if used
-    ]
     others = _others(model, Z, predicted, float(mixture[0]))
     return {
         "mixture": mixture,
         "rows": rows,
         "columns": {} if others is None else _column_shares(model, points, others[0]),
         "line": {} if model.line is None else _line_parts(model, points, predicted),
-        "experts": {name: float(values[0, predicted or 0]) for name, values in zip(there, predictions, strict=True)},
+        "experts": {
+            name: float(values[0, predicted or 0]) for name, values in zip(model.used_weights, predictions, strict=True)
+        },
         "weights": dict(zip(EXPERTS, model.weights, strict=True)),
         "other": None if others is None else others[1],
     }
