@@ -128,8 +128,6 @@ def test_every_command_that_writes_asks_for_force(tmp_path, monkeypatch):
         "z.npy": "transform wine --model model.safetensors --output z.npy",
         "found.csv": "search wine --row 0 --model model.safetensors --output found.csv",
         "a.safetensors": f"adapt {judged} --output a.safetensors",
-        "a.html": f"adapt {judged} --output b.safetensors --report a.html",
-        "map.safetensors": f"adapt {judged} --output b.safetensors --metric map.safetensors",
         "out/report.html": f"{compare} --output out",
         "out/model.safetensors": f"{compare} --no-report --output out",
         "other/leaderboard.csv": f"{compare} --no-report --output other",
