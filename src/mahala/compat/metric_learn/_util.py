@@ -62,17 +62,13 @@ def check_input(
 
     Indicators, with one axis less, are replaced by the points that the preprocessor returns for them.
     """
-    if type_of_inputs not in ("classic", "tuples"):
-        message = f"Unknown value {type_of_inputs} for type_of_inputs. Valid values are 'classic' or 'tuples'."
-        raise ValueError(message)
-    y_numeric, multi_output = checks.pop("y_numeric", False), checks.pop("multi_output", False)
+    y_numeric = checks.pop("y_numeric", False)
     if y is None:
         X, labels = _loosely_checked(input_data), None
     else:
         X, labels = check_X_y(
             input_data, y, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_2d=False, allow_nd=True,
-            ensure_min_samples=0, ensure_min_features=0, y_numeric=y_numeric, multi_output=multi_output,
-            estimator=estimator,
+            ensure_min_samples=0, ensure_min_features=0, y_numeric=y_numeric, estimator=estimator,
         )  # fmt: skip
     context = make_context(estimator)
     n_axes = 2 if type_of_inputs == "classic" else 3
@@ -85,33 +81,10 @@ def check_input(
         raise ValueError(_shape_message(X, n_axes, context, after=True))
     if n_axes == 3:
         _check_tuples(X, tuple_size, ensure_min_features, context)
-        if labels is not None and X.shape[1] == 2:
-            check_y_valid_values_for_pairs(labels)
+        if labels is not None and X.shape[1] == 2 and not (np.abs(labels) == 1).all():
+            problem = "the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
+            raise ValueError(f"When training on pairs, {problem}")
     return X if y is None else (X, labels)
-
-
-def preprocess_points(points: Array, preprocessor: Callable[[Array], ArrayLike]) -> ArrayLike:
-    """Return the points of indicators."""
-    try:
-        return preprocessor(points)
-    except Exception as error:
-        raise PreprocessorError(error) from error
-
-
-def preprocess_tuples(tuples: Array, preprocessor: Callable[[Array], ArrayLike]) -> Array:
-    """Return the points of tuples of indicators, one position in the tuple after the other."""
-    try:
-        return np.stack([preprocessor(tuples[:, at]) for at in range(tuples.shape[1])], axis=1)
-    except Exception as error:
-        raise PreprocessorError(error) from error
-
-
-def check_y_valid_values_for_pairs(y: ArrayLike) -> None:
-    """Raise ValueError unless the labels of pairs are +1 and -1."""
-    if not np.array_equal(np.abs(y), np.ones_like(y)):
-        raise ValueError(
-            "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
-        )
 
 
 def validate_vector(u: ArrayLike) -> Array:
@@ -134,7 +107,10 @@ def _formed(X: Array, n_axes: int, preprocessor: Preprocessor, context: str) -> 
         return X
     if X.ndim != n_axes - 1 or preprocessor is None:
         raise ValueError(_shape_message(X, n_axes, context, preprocessor=preprocessor is not None))
-    return preprocess_points(X, preprocessor) if n_axes == 2 else preprocess_tuples(X, preprocessor)
+    try:  # one position in the tuples after the other
+        return preprocessor(X) if n_axes == 2 else np.stack([preprocessor(numbers) for numbers in X.T], axis=1)
+    except Exception as error:
+        raise PreprocessorError(error) from error
 
 
 def _shape_message(X: Array, n_axes: int, context: str, preprocessor: bool = False, after: bool = False) -> str:
