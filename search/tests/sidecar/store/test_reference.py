@@ -154,8 +154,12 @@ class Reference:
         others = [page for page in self.pages.values() if any(one[2] == user for one in page.reactions.values())]
         for page in others:
             page.reactions = {key: one for key, one in page.reactions.items() if one[2] != user}
-            left = {item for item, _ in page.reactions}
-            page.logged = page.logged and {item: value for item, value in page.logged.items() if item in left}
+            left = {}
+            for (item, _), one in page.reactions.items():
+                left[item] = max(left.get(item, 0.0), one[0])
+            page.logged = page.logged and {
+                item: min(value, left[item]) for item, value in page.logged.items() if item in left
+            }
         self.log = [entry for entry in self.log if not self.pages[entry[1]].forgotten and entry[2] != user]
         self.forgotten[user] = time.time()
         self.forget_queries()

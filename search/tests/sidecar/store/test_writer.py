@@ -161,7 +161,7 @@ def test_a_slow_store(store, space, writer, monkeypatch):
 
 
 def test_a_full_spool_is_refused_at_once(store, space, writer, monkeypatch):
-    monkeypatch.setattr(writer._spool, "_most", 2000)
+    monkeypatch.setattr(writer._spool, "_most", 1200)
     with Locked(store):
         results = [timed(writer, space.id, page(f"s{at}")) for at in range(6)]
     refused = [one for one, _ in results if isinstance(one, Unavailable)]

@@ -1,20 +1,17 @@
 """Spool: bounded files in which works are kept while the database cannot be written."""
 
-import base64
 import contextlib
-import dataclasses
-import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from pydantic_core import from_json, to_json
 
-from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable, Work
 
 try:
@@ -63,7 +60,7 @@ class Spool:
 
     def append(self, space_id: str, works: Sequence[Work]) -> None:
         """Keep works; raise Unavailable if there is no room for them."""
-        line = json.dumps([space_id, [_to_json(work) for work in works]]).encode() + b"\n"
+        line = to_json([space_id, [(type(work).__name__, work) for work in works]], fallback=np.ndarray.tolist) + b"\n"
         if self._size + len(line) > self._most:
             raise Unavailable(f"the database cannot be written, and {self._most:,} bytes wait for it already")
         with self._adding:
@@ -151,44 +148,18 @@ def _synchronise(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _to_json(work: Work) -> dict[str, Any]:
-    return {"work": type(work).__name__, **dict(_values(work))}
-
-
-def _values(record: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a record as JSON has them."""
-    for one in dataclasses.fields(record):
-        value = getattr(record, one.name)
-        if isinstance(value, Search | Query):
-            value = dict(_values(value))
-        elif isinstance(value, np.ndarray):
-            value = _to_text(value)
-        elif one.name == "vectors":
-            value = {id: _to_text(vector) for id, vector in value.items()}
-        yield one.name, value
-
-
 def _to_group(line: bytes) -> Group:
-    space_id, works = json.loads(line)
-    return space_id, [_to_work(work) for work in works]
+    space_id, works = from_json(line)
+    return space_id, [_to_work(*work) for work in works]
 
 
-def _to_work(values: dict[str, Any]) -> Work:
-    kind = values.pop("work", "Search")
+def _to_work(kind: str, values: dict[str, Any]) -> Work:
     if values.get("search"):
-        values["search"] = _to_work(values["search"])
+        values["search"] = _to_work("Search", values["search"])
     if "query" in values:
-        query = values["query"]
-        values["query"] = Query(**query | {"vector": query["vector"] and _to_vector(query["vector"])})
+        vector = values["query"]["vector"]
+        values["query"] = Query(**values["query"] | {"vector": None if vector is None else np.array(vector)})
     if "vectors" in values:
-        values["vectors"] = {id: _to_vector(text) for id, text in values["vectors"].items()}
+        values["vectors"] = {id: np.array(vector) for id, vector in values["vectors"].items()}
     work: Work = _KINDS[kind](**values)
     return work
-
-
-def _to_text(vector: FloatArray) -> str:
-    return base64.b64encode(np.asarray(vector, dtype="<f8").tobytes()).decode()
-
-
-def _to_vector(text: str) -> FloatArray:
-    return np.frombuffer(base64.b64decode(text), dtype="<f8")

@@ -36,7 +36,8 @@ def _table(
     """Return a table with the columns of its primary key, indexes, and columns that are not null unless named so."""
     of_key = [sa.Column(column, kind, primary_key=True) for column, kind in keys.items()]
     others = [sa.Column(column, kind, nullable=column in nullable) for column, kind in columns.items()]
-    return sa.Table(f"search_{table}", metadata, *of_key, *others, *indexes)
+    # Rows of the log come in the order of their keys: in SQLite, they need no other one.
+    return sa.Table(f"search_{table}", metadata, *of_key, *others, *indexes, sqlite_with_rowid=table != "log")
 
 
 def _waiting(index: str, column: str, condition: str) -> sa.Index:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from pydantic_core import from_json
@@ -31,7 +31,6 @@ _OF_SEARCH = ("query", "user", "at", "arm", "version")
 _OF_SHOWN = ("ids", "teams", "signals")
 _CHANGING = ("seen", "positions", "reactions", "logged", "waits")
 _READ = ("id", "query", '"user"', "at", "ids", "seen", "positions", "reactions", "logged", "waits")
-_JSON = {"ids", "signals", "positions", "reactions", "logged"}
 _LOG = ("space", "place", "page", "user", "first", "at", "values")
 
 
@@ -47,7 +46,9 @@ class _Page:
     seen: int | None = None
     positions: list[int] | None = None
     reactions: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-    logged: dict[str, float] | bool | None = None  # by item the strength that entries have; True: that of all reactions
+    logged: dict[str, float] | Literal[True] | None = (
+        None  # by item the strength that entries have; True: that of all reactions
+    )
     waits: int = 0
     arm: str | None = None
     version: int = 0
@@ -56,17 +57,15 @@ class _Page:
     is_new: bool = False
     is_shown: bool = False  # in this transaction
     counts_more: bool = False  # items may count that did not before
+    before: dict[str, float] = field(default_factory=dict)  # of items whose reactions changed, the strength before
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> "_Page":
         id, query, user, at, ids, seen, positions, reactions, logged, waits = row
-        page = cls(
+        return cls(
             id, query, user, at, from_json(ids) if ids else None, seen, from_json(positions) if positions else None,
             from_json(reactions), from_json(logged) if logged else None, waits,
         )  # fmt: skip
-        if page.logged is True:
-            page.logged = {item: max(one[0] for one in kinds.values()) for item, kinds in page.reactions.items()}
-        return page
 
     def counted(self) -> list[str]:
         """Return the items that were seen, and those that people reacted to."""
@@ -93,13 +92,16 @@ class _Page:
         There is one for each user, with the items to which this user reacted, against those to which nobody has. Of
         several reactions to an item, the largest one counts. The first entry comes also without a reaction.
         """
-        largest = {item: max(kinds.values(), key=itemgetter(0)) for item, kinds in self.reactions.items()}
-        ids, is_first = self.ids or [], self.logged is None
-        before = self.logged if isinstance(self.logged, dict) else {}
-        new = {item: one for item, one in largest.items() if one[0] > before.get(item, 0.0)}
+        new, ids, is_first = {}, self.ids or [], self.logged is None
+        before = self.before if self.logged is True else self.strengths()
+        for item, kinds in self.reactions.items():
+            if self.logged is not True or item in before:
+                largest = max(kinds.values(), key=itemgetter(0))
+                if largest[0] > before.get(item, 0.0):
+                    new[item] = largest
         n_seen = len(ids) if self.seen is None else self.seen
         others = [0.0] * n_seen + [None] * (len(ids) - n_seen)
-        for item in largest:
+        for item in self.reactions:
             others[ids.index(item)] = None
         result = []
         for user in dict.fromkeys(one[2] for one in new.values()) or ([self.user] if is_first else []):
@@ -113,10 +115,17 @@ class _Page:
         self.logged = True
         return result
 
+    def strengths(self) -> dict[str, float]:
+        """Return by item the strength that entries of the log have."""
+        if self.logged is not True:
+            return self.logged or {}
+        largest = {item: max(one[0] for one in kinds.values()) for item, kinds in self.reactions.items()}
+        return largest | self.before
+
     def row(self, names: Sequence[str]) -> tuple[Any, ...]:
         """Return columns as they are written."""
-        values = ((name, getattr(self, name)) for name in names)
-        return tuple(encode_json(value) if name in _JSON and value is not None else value for name, value in values)
+        values = [getattr(self, name) for name in names]
+        return tuple([value if type(value) not in (list, dict, bool) else encode_json(value) for value in values])
 
 
 class SpaceWriter:
@@ -190,7 +199,8 @@ class SpaceWriter:
                     del kinds[kind]
             page.reactions = {item: kinds for item, kinds in page.reactions.items() if kinds}
             if isinstance(page.logged, dict):
-                page.logged = {item: value for item, value in page.logged.items() if item in page.reactions}
+                left = {item: max(one[0] for one in kinds.values()) for item, kinds in page.reactions.items()}
+                page.logged = {item: min(value, left[item]) for item, value in page.logged.items() if item in left}
             page.counts_more = True
             waited = (tables.waits.c.space == self._id) & (tables.waits.c.page == page.id)
             connection.execute(tables.waits.delete().where(waited))
@@ -214,6 +224,8 @@ class SpaceWriter:
         """Return what is wrong with a group of works."""
         try:
             for work in works:
+                if isinstance(work, Reaction):
+                    continue
                 if (search := _search_of(work)) is not None and search.query.vector is not None:
                     check_vector(search.query.vector, self._settings.width)
                 if isinstance(work, Shown):
@@ -290,6 +302,7 @@ class SpaceWriter:
             return Written(page.see(1 + (page.ids or []).index(item)))
         page.counts_more |= item not in page.reactions and page.seen is not None
         kinds = page.reactions.setdefault(item, {})
+        page.before.setdefault(item, max((one[0] for one in kinds.values()), default=0.0))
         if (before := kinds.get(reaction.kind)) is None:
             kinds[reaction.kind] = [reaction.value, reaction.revenue, user, reaction.at]
             return Written(True)
@@ -337,6 +350,7 @@ class SpaceWriter:
             lacking = [(False, id) for id in page.counted() if not items.get(id)]
             lacking += [] if queries.get(page.query) else [(True, page.query)]
             page.waits = len(lacking)
+            page.logged = page.strengths() if page.waits and page.logged else page.logged
             rows += [(self._id, page.id, kind, id) for kind, id in lacking]
         insert_rows(connection, tables.waits, ("space", "page", "of_query", "id"), rows, missing=True)
         return {id for id in ids if not items.get(id)}
