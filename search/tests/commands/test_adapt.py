@@ -157,11 +157,6 @@ def test_a_stream_goes_on_after_judgments(given):
 def test_what_is_wrong_is_said(given):
     folder, options = given
     output = ("--output", folder / "a")
-    either = "give one of --qrels (judgments) and --events (searches and what people did)"
-    assert either in refusal(*output, *options[2:4])
-    assert either in refusal(*output, *options, "--events", folder / "log.jsonl")
-    assert "--qrels needs --queries too: the vectors of the queries" in refusal(*output, *options[2:])
-    assert "--format and --max-errors go with --events" in refusal(*output, *options, "--max-errors", 0)
     assert "'--output'" in refusal(*options)
     assert "'--items'" in refusal(*output, *options[:2], *options[4:])
     assert "QueryAdapter has no parameter 'caps' (did you mean cap?)" in refusal(*output, *options, "--set", "caps=1")
@@ -182,50 +177,3 @@ def test_a_terminal_shows_progress(given):
         told = json.loads(process.stdout.read())
     assert told["output"] == str(folder / "a")
     assert b"fits" in shown
-
-
-EVENTS = [
-    {
-        "query_id": "a",
-        "client_id": "u",
-        "user_query": "two",
-        "query_response_hit_ids": ["0", "1", "2"],
-        "timestamp": 10,
-    },
-    {"query_id": "a", "action_name": "click", "object_id": "2", "timestamp": 30},
-    {
-        "query_id": "b",
-        "client_id": "v",
-        "query_attributes": {"vector": [1.0, 0.0]},
-        "query_response_hit_ids": ["1", "3"],
-    },
-    {"query_id": "b", "action_name": "product_purchase", "object_id": "3", "timestamp": 20},
-    {"query_id": "c", "user_query": "unknown", "query_response_hit_ids": ["1", "3"], "timestamp": 5},
-    {"query_id": "c", "action_name": "click", "object_id": "3", "timestamp": 20},
-    {"query_id": "c", "action_name": "login", "timestamp": 20},
-    {"query_id": "d", "query_attributes": {"vector": [{}, 1]}, "query_response_hit_ids": ["1", "3"], "timestamp": 5},
-    {"query_id": "d", "action_name": "click", "object_id": "3", "timestamp": 6},
-]
-
-
-def test_events_are_joined_and_learned_from_in_the_order_of_their_times(tmp_path):
-    rng = np.random.default_rng(0)
-    items = rng.normal(size=(4, 2))
-    np.save(tmp_path / "x.npy", items)
-    np.savez(tmp_path / "q.npz", X=[[0.0, 1.0]], ids=["two"])
-    lines = [json.dumps(line) for line in EVENTS]
-    (tmp_path / "e.jsonl").write_text("\n".join([*lines[::-1], "{"]))
-    model = tmp_path / "m.safetensors"
-    arguments = ("--events", tmp_path / "e.jsonl", "--items", tmp_path / "x.npy", "--output", model)
-    result = run(*arguments, "--queries", tmp_path / "q.npz", "--format", "ubi", code=3)
-    assert "line 10: " in result.stderr
-    assert "1 ignored: the query cannot be used" in result.stderr
-    assert "1 ignored: the query has no vector" in result.stderr
-    assert "2 of 2 impressions" in words(result)
-    expected = mahala_search.QueryAdapter(random_state=0)
-    expected.learn_one([1.0, 0.0], items[[1, 3]], [0.0, 3.0], user="v")
-    expected.learn_one([0.0, 1.0], items[:3], [0.0, 0.0, 1.0], query_id="two", user="u")
-    assert (mahala.load(model).metric_.matrix == expected.metric_.matrix).all()
-    assert "1 malformed lines, but --max-errors is 0" in refusal(*arguments, "--max-errors", 0, "--force")
-    (tmp_path / "e.jsonl").write_text(lines[1])
-    assert "has no impressions to learn from" in refusal(*arguments, "--force")

@@ -1,18 +1,13 @@
 """Read events in the formats of `mahala serve`, of OpenSearch's User Behavior Insights (UBI) and of Metarank."""
 
-import json
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, TypeVar
-
-from mahala_search.events.joining import Reaction, Shown
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-Format = Literal["mahala", "ubi", "metarank"]
 # What people do with an item, and how much it says; a name may have more words before it, as product_click.
 VALUES = {"click": 1.0, "dwell": 1.0, "like": 2.0, "watch": 2.0, "add_to_cart": 2.0, "purchase": 3.0, "impression": 0.0}
 # UBI's queries have all hits. So many of them count as seen, if no event says that more were.
@@ -29,48 +24,48 @@ _NATIVE = {
 }  # fmt: skip
 
 
+class Shown(NamedTuple):
+    """Items that were shown for a query from the top: {"vector"}, {"item"} or {"text"}, perhaps with an {"id"}.
+
+    `seen` is how many of them came into view, None all of them; `positions` are their places on the page, from 1.
+    `signals` are numbers of each item by name, and `arm` is that of a comparison that the team makes itself.
+    """
+
+    search: str
+    items: Sequence[str]
+    query: Mapping[str, Any]
+    user: str | None
+    at: float
+    seen: int | None = None
+    positions: Sequence[int] | None = None
+    signals: Mapping[str, Sequence[float | None]] | None = None
+    arm: str | None = None
+
+
+class Reaction(NamedTuple):
+    """What a user did with an item that was shown for a search; a larger value says more.
+
+    The kind "impression", with the value 0, only says that the item came into view, at a `position` from 1.
+    """
+
+    search: str
+    item: str
+    value: float
+    user: str | None
+    at: float
+    kind: str = "click"
+    revenue: float = 0.0
+    position: int | None = None
+
+
 class Ignored(ValueError):
     """An event is well-formed, but there is nothing to learn from it."""
 
 
-class EventFile(NamedTuple):
-    """The events of a file, its malformed lines by number, and how many others are ignored, by the reason."""
-
-    shown: list[Shown]
-    reactions: list[Reaction]
-    malformed: list[tuple[int, str]]
-    ignored: Counter[str]
-
-
-def read_events(lines: Iterable[str | bytes], format: Format | None = None) -> EventFile:
-    """Return the events of JSON Lines, in any order.
-
-    >>> file = read_events(['{"search_id": "s", "item": "a"}', '{"search_id": "s", "item": "b", "type": "hover"}', "{"])
-    >>> len(file.reactions), file.ignored.total(), [number for number, _ in file.malformed]
-    (1, 1, [3])
-    """
-    file = EventFile([], [], [], Counter())
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            event = read_event(json.loads(line), format)
-        except Ignored as reason:
-            file.ignored[str(reason)] += 1
-        except (ValueError, RecursionError) as error:
-            file.malformed.append((number, str(error)))
-        else:
-            if isinstance(event, Shown):
-                file.shown.append(event)
-            else:
-                file.reactions.append(event)
-    return file
-
-
-def read_event(event: Any, format: Format | None = None) -> Shown | Reaction:
+def read_event(event: Any) -> Shown | Reaction:
     """Return what an event says; raise Ignored if that is nothing, and ValueError if it is malformed.
 
-    Without `format`, the fields of the event tell it: `event` is Metarank's, `query_id` and `action_name` are UBI's.
+    The fields of the event tell its format: `event` is Metarank's, `query_id` and `action_name` are UBI's.
 
     >>> read_event({"search_id": "s", "item": "a", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})[:5]
     ('s', 'a', 1.0, 'u', 1793534400.0)
@@ -79,9 +74,8 @@ def read_event(event: Any, format: Format | None = None) -> Shown | Reaction:
         raise ValueError(f"an event must be an object, got {type(event).__name__}")
     if isinstance(event.get("_source"), Mapping):  # a hit of OpenSearch
         event = event["_source"]
-    if format is None:
-        format = "metarank" if "event" in event else "ubi" if event.keys() & {"query_id", "action_name"} else "mahala"
-    return {"mahala": _mahala, "ubi": _ubi, "metarank": _metarank}[format](event)
+    read = _metarank if "event" in event else _ubi if event.keys() & {"query_id", "action_name"} else _mahala
+    return read(event)
 
 
 def _mahala(event: Mapping[str, Any]) -> Shown | Reaction:

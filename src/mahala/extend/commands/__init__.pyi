@@ -9,7 +9,6 @@ from mahala.cli.options import check_output as check_output  # a path to write t
 
 # Input
 from mahala.cli.models import load_metric as load_metric  # the metric of a model file
-from mahala.cli.tables import open_input as open_input  # a file of lines, also .gz, or stdin
 
 # Output
 from mahala.cli.output import Json as Json  # --json

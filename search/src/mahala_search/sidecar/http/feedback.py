@@ -9,7 +9,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from mahala_search.events.formats import Ignored, read_event
-from mahala_search.events.joining import Shown as ReadShown
+from mahala_search.events.formats import Shown as ReadShown
 from mahala_search.sidecar.http import tokens
 from mahala_search.sidecar.http.answers import Accepted, EntryProblem
 from mahala_search.sidecar.http.api import Api, Call

@@ -1,62 +1,16 @@
-"""Events: formats of other systems, and the join of reactions with what was shown."""
+"""Events in our form, and in those of other systems."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala_search.events.formats import Ignored, read_event, read_events
-from mahala_search.events.joining import NOT_SHOWN, UNKNOWN_SEARCH, Reaction, Shown, join
+from mahala_search.events.formats import Ignored, Reaction, Shown, read_event
 from strategies import examples
-
-ITEM = st.sampled_from("abcd")
-WHO = st.sampled_from([None, "u", "v"])
-CLICKS = st.lists(st.tuples(st.sampled_from("st"), ITEM, st.integers(0, 3), WHO), max_size=8)
-
-
-def reference(shown, clicks, items):
-    """Return {(search, user): {item: value}} of clicks (search, item, value, user), which have their order as times."""
-    best, named, pages = {}, {}, {}
-    for search, item, value, user in clicks:
-        if item in shown[search].items and item in items:
-            named.setdefault(search, set()).add(item)
-            if value > best.get((search, item), (0, None))[0]:
-                best[search, item] = value, user or shown[search].user
-    for (search, _), (_, user) in best.items():
-        page = pages.setdefault((search, user), {})
-        for place, item in enumerate(shown[search].items, 1):
-            came = place <= shown[search].seen or any(one in named[search] for one in shown[search].items[place - 1 :])
-            value, who = best.get((search, item), (0, user))
-            if item in items and came and who == user:
-                page[item] = value
-    return pages
-
-
-@given(CLICKS, st.integers(0, 4), st.sampled_from(["abcd", "abd"]))
-def test_the_join_is_that_of_a_simple_loop(clicks, seen, items):
-    shown = {"s": Shown("s", list("abc"), {}, "w", 0.0, seen), "t": Shown("t", list("dab"), {}, None, 0.0, 3)}
-    reactions = [Reaction(search, item, value, who, float(at)) for at, (search, item, value, who) in enumerate(clicks)]
-    ignored = Counter()
-    pages = join(list(shown.values()), reactions[::-1], items, ignored)
-    read = {(page.shown.search, page.user): dict(zip(page.items, page.values, strict=True)) for page in pages}
-    assert read == reference(shown, clicks, items)
-    assert [page.at for page in pages] == sorted(page.at for page in pages)
-    n_ignored = sum(one.item not in shown[one.search].items or one.item not in items for one in reactions)
-    assert ignored.total() == n_ignored
-
-
-def test_unknown_searches_and_items_are_named():
-    reactions = [Reaction("s", "d", 1.0, None, 0.0), Reaction("x", "a", 1.0, None, 0.0)]
-    ignored = Counter()
-    assert join([Shown("s", ["a"], {}, None, 0.0)], reactions, "abcd", ignored) == []
-    assert ignored == {NOT_SHOWN: 1, UNKNOWN_SEARCH: 1}
-
 
 AT = "2026-11-01T12:00:00Z"
 CLICK = {"search_id": "s", "item": "a"}
@@ -198,43 +152,3 @@ def test_anything_is_read_or_refused_by_a_value_error(event):
         assert 0.0 <= read.at <= 1793600300.0
         assert len(read.search) <= 200
         assert isinstance(read, Shown) or (0.0 < read.value <= 1e6) == (read.kind != "impression")
-
-
-def test_malformed_lines_are_counted_by_number():
-    lines = ['{"search_id": "s", "item": "a"}', "{", "", '{"search_id": "s", "item": "a", "type": "hover"}', "[" * 9999]
-    file = read_events(lines)
-    assert (len(file.shown), len(file.reactions), file.ignored.total()) == (0, 1, 1)
-    assert [number for number, _ in file.malformed] == [2, 5]
-    assert read_events(lines, "ubi").malformed[0] == (1, "query_id must be an id of 1 to 200 characters, got None")
-
-
-def test_a_file_in_any_order_makes_one_impression_of_a_search_and_user():
-    lines = [json.dumps(line) for line in (
-        CLICK | {"item": "b", "timestamp": 50.0},
-        {"search_id": "t", "shown": ["b", "a"], "query": {"text": "x"}, "timestamp": 60},
-        {"search_id": "t", "item": "a", "timestamp": 20.0, "user": "v"},
-        CLICK | {"type": "purchase", "timestamp": 40.0},
-        {"search_id": "s", "shown": ["a", "gone", "b", "c"], "query": {"text": "word"}, "timestamp": 30, "user": "u"},
-        {"search_id": "s", "shown": ["c"], "query": {"text": "later"}, "timestamp": 31},
-        CLICK | {"item": "gone", "timestamp": 50.0},
-    )]  # fmt: skip
-    file = read_events(lines)
-    page, other = join(file.shown, file.reactions, {"a", "b", "c"}, file.ignored)
-    assert (page.shown.query, page[1:]) == ({"text": "x", "id": None}, ("v", 20.0, ["b", "a"], [0.0, 1.0]))
-    assert other.shown.query == {"text": "word", "id": None}
-    assert other[1:] == ("u", 50.0, ["a", "b", "c"], [3.0, 1.0, 0.0])
-    assert file.ignored == {NOT_SHOWN: 1}
-
-
-def test_what_did_not_come_into_view_is_no_page():
-    hits = [f"h{at}" for at in range(30)]
-    query = UBI | {"query_response_hit_ids": hits, "query_attributes": {"vector": [1.0]}}
-    click = UBI | {"action_name": "click", "object_id": "h2"}
-
-    def items(*more):
-        file = read_events(json.dumps(line) for line in (query, click, *more))
-        (page,) = join(file.shown, file.reactions, hits, file.ignored)
-        return page.items, page.values
-
-    assert items() == (hits[:10], [0.0, 0.0, 1.0, *[0.0] * 7])
-    assert items(UBI | {"action_name": "impression", "object_id": "h13"})[0] == hits[:14]
