@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas
 import pytest
+from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import LDA, RCA
@@ -180,6 +181,12 @@ def test_copies_are_counted_and_the_error_is_that_on_new_rows():
     assert not any("copies" in subject for subject in subjects(compare(X[:20], y[:20], PANEL, folds=2, repeats=1)))
 
 
+def test_copies_are_no_leak():
+    X, y = load_wine(return_X_y=True)
+    board = compare(np.tile(X, (3, 1)), np.tile(y, 3), ["LDA"], folds=3, repeats=1, n_neighbors=3)
+    assert subjects(board) == ["356 of 534 rows are copies"]
+
+
 def test_a_column_of_groups_is_named_with_the_error_on_new_groups():
     frame, y, groups = frame_of()
     board = compare(frame, y, PANEL, folds=4, repeats=1, n_neighbors=3)
@@ -206,9 +213,13 @@ def test_the_column_of_groups_is_that_by_which_the_error_rises_most():
     frame, y, groups = frame_of()
     names = np.array([f"family {group}" for group in groups], dtype=object)
     age = 20 + 2 * np.random.default_rng(0).integers(0, 15, len(y)) + y
-    board = compare(frame.drop(columns="household").assign(age=age, family=names), y, PANEL, repeats=1)
-    [caution] = [caution for caution in board.cautions if caution.subject == "a column of groups"]
-    assert caution.sentence.startswith("Column 'family' looks like an id of groups")
+    street = np.random.default_rng(1).permutation(200)[
+        np.unique(groups, return_inverse=True)[1] // 2
+    ]  # of two families
+    board = compare(frame.drop(columns="household").assign(age=age, street=street, family=names), y, PANEL, repeats=1)
+    leak, caution = map(str, board.cautions)
+    assert leak.startswith("Column 'age' alone")  # which is odd for one class; families determine the label, too
+    assert caution.startswith("Column 'family' looks like an id of groups")
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -47,9 +47,11 @@ def cautions_of(
     if is_sparse(plan.X):
         return
     features = _columns(plan)
-    yield from _leaks(plan, board, features)
-    if plan.unit != "groups":
-        yield from _groups(plan, board, units, features)
+    groups = None if plan.unit == "groups" else _groups(plan, board, units, features)
+    # Rows of one group share the label, so an id of groups determines it, too.
+    yield from _leaks(plan, board, {name: own for name, own in features.items() if groups is None or name != groups[0]})
+    if groups is not None:
+        yield groups[1]
     yield from _records(plan, board, cells, done)
 
 
@@ -72,19 +74,23 @@ def _columns(plan: Plan) -> dict[str, list[int]]:
 
 def _leaks(plan: Plan, board: Leaderboard, features: dict[str, list[int]]) -> Iterator[Caution]:
     """Yield the columns that alone determine the label, and those of the others that do so together."""
-    alone = possible_leaks(plan.X, plan.target.codes, features)
+    numbers, target = plan.target.is_number, plan.target
+    X = plan.X
+    if plan.copies is not None:  # with its copies, a row left out is known
+        one_of_each = np.unique(plan.copies.sets[plan.rows], return_index=True)[1]
+        X, target = X[one_of_each], target.select(one_of_each)
+    alone = possible_leaks(X, target.codes, features)
     for name in alone:
         yield Caution("a possible leak", f"Column {name!r} alone nearly determines the label: a leak? If so, drop it.")
-    numbers = plan.target.is_number
-    labels = plan.target.numbers(plan.target.values) if numbers else plan.target.codes
     best = min(
         (entry for entry in (*board.ranked, *board.models) if entry.failure is None),
         key=lambda entry: entry.error if numbers else entry.balanced_error,
     )
     if (best.error > _LOW_LOSS) if numbers else (best.balanced_error > _LOW_ERROR):
         return
-    others = {name: numbers for name, numbers in features.items() if name not in alone}
-    if names := joint_leak(plan.X, labels, others, numbers=numbers):
+    labels = target.numbers(target.values) if numbers else target.codes
+    others = {name: own for name, own in features.items() if name not in alone}
+    if names := joint_leak(X, labels, others, numbers=numbers):
         yield Caution(
             "a possible leak",
             f"Columns {listed([repr(name) for name in names])} together nearly determine the label "
@@ -92,24 +98,32 @@ def _leaks(plan: Plan, board: Leaderboard, features: dict[str, list[int]]) -> It
         )
 
 
-def _groups(plan: Plan, board: Leaderboard, units: Units, features: dict[str, list[int]]) -> Iterator[Caution]:
-    """Yield the column by whose groups the error of the reference rises most, if it rises clearly."""
+def _groups(plan: Plan, board: Leaderboard, units: Units, features: dict[str, list[int]]) -> tuple[str, Caution] | None:
+    """Return the column by whose groups the error of the reference rises most, if it rises clearly.
+
+    Of columns that do not differ clearly it is the one with the most groups: who has an age determines the age, too.
+    """
     if units.rows is None:
-        return
-    reference, found, most = board.euclidean, None, 0.0
+        return None
+    reference = board.euclidean
     old = units.losses[reference.name].mean(axis=0)
+    rising = []
     for name, groups in group_columns(plan.X, plan.target.codes, features)[:_MEASURED]:
         new = _losses_on_new_groups(plan, reference.name, groups)[units.rows]
         rise = lower_bounds((new - old)[:, np.newaxis], groups[units.rows])[0]
-        if rise > most:
-            found, most = (name, float(new.mean())), rise
-    if found is not None:
-        yield Caution(
-            "a column of groups",
-            f"Column {found[0]!r} looks like an id of groups, because rows with the same value share the label. On new "
-            f"groups the {board.measure} of {reference.spoken} is {percent(found[1])}, not {percent(reference.error)}: "
-            "pass it as groups, or drop it.",
-        )
+        if rise > 0.0:
+            rising.append((rise, name, groups[units.rows], new))
+    if not rising:
+        return None
+    _, _, groups, most = max(rising, key=lambda column: column[0])
+    level = [column for column in rising if lower_bounds((most - column[3])[:, np.newaxis], groups)[0] <= 0.0]
+    _, name, _, new = max(level, key=lambda column: len(np.unique(column[2])))
+    return name, Caution(
+        "a column of groups",
+        f"Column {name!r} looks like an id of groups, because rows with the same value share the label. On new "
+        f"groups the {board.measure} of {reference.spoken} is {percent(float(new.mean()))}, not "
+        f"{percent(reference.error)}: pass it as groups, or drop it.",
+    )
 
 
 def _losses_on_new_groups(plan: Plan, name: str, groups: IndexArray) -> FloatArray:
