@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from mahala import GML, ITML, MMC, NCA, PCA, MahalanobisMetric, Pairs, Triplets
-from mahala.batch import LSML
+from mahala.batch import LSML, Simba
 from mahala.batch.cautions import caution, effective_directions
 from mahala.batch.run import Run
 
@@ -33,6 +33,12 @@ def test_a_metric_that_stays_at_its_start_is_named(wines, learner, unit):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.fit(X, y)
+
+
+@pytest.mark.parametrize("learner", [NCA(), GML(), LSML(), Simba()], ids=repr)
+def test_rows_that_are_all_equal_are_named(learner):
+    with pytest.warns(ConvergenceWarning, match="learned nothing: all rows are equal; check the features"):
+        learner.fit(np.ones((60, 4)), np.arange(60) % 2)
 
 
 def test_there_is_no_warning_where_nothing_was_to_be_learned(wines):

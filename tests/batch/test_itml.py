@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from mahala import ITML, BilinearMetric, MahalanobisMetric, Pairs
 from mahala.batch.logdet import SHORTEST
@@ -161,7 +162,8 @@ def test_the_covariance_is_a_prior(labelled):
 @pytest.mark.parametrize("n_features", [1, 3])
 def test_rows_that_are_all_equal_leave_the_prior(n_rows, n_features):
     pairs = Pairs(np.ones((n_rows, n_features)), [0, 0], [n_rows - 1, 0], [1, -1])
-    learner = ITML(similar_target=1.0, dissimilar_target=2.0).fit(pairs)
+    with pytest.warns(ConvergenceWarning, match="all rows are equal"):
+        learner = ITML(similar_target=1.0, dissimilar_target=2.0).fit(pairs)
     np.testing.assert_allclose(learner.metric_.matrix, np.eye(n_features), atol=1e-9)
 
 

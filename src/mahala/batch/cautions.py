@@ -25,7 +25,10 @@ MOST_FEATURES, FEW_DIRECTIONS, MEASURED = 10, 2.0, 2_000
 def caution(learner: Any, data: Any, run: Run) -> str | None:
     """Return what is wrong with what a learner has learned from rows or comparisons, and the remedy, or None."""
     model = learner._model
-    if collapses(model, data.X):
+    differ, is_mapped = differences(model, data.X)
+    if not differ:
+        return "learned nothing: all rows are equal; check the features"
+    if not is_mapped:
         advice = "check that the labels or comparisons depend on the features, or use another learner"
         return f"found a metric under which all rows are at distance zero: {advice}"
     if stays(model, run, data.X):
@@ -45,18 +48,17 @@ def caution(learner: Any, data: Any, run: Run) -> str | None:
     return f"found a metric mostly along one direction of {data.X.shape[1]} features, and {worse}: use another learner"
 
 
-def collapses(model: Model, X: Any) -> bool:
-    """Return whether there are rows that differ, and all of them are at distance zero."""
-    if "weights" in model and model["weights"][1] > 0.0:
-        return False
+def differences(model: Model, X: Any) -> tuple[bool, bool]:
+    """Return whether there are rows that differ, and whether some of them have a distance above zero."""
+    keeps_all = "weights" in model and model["weights"][1] > 0.0
     differ = False
     A, first = model[next(key for key in ("w", "M", "L") if key in model)], to_numpy(computed(X[:1]))
     for block in row_blocks(*X.shape):  # of which the first one usually decides
-        differences = to_numpy(computed(X[block])) - first
-        if np.any(differences * A if A.ndim == 1 else differences @ A.T):
-            return False
-        differ = differ or bool(differences.any())
-    return differ
+        rows = to_numpy(computed(X[block])) - first
+        differ = differ or bool(rows.any())
+        if differ and (keeps_all or np.any(rows * A if A.ndim == 1 else rows @ A.T)):
+            return True, True
+    return differ, False
 
 
 def stays(model: Model, run: Run, X: Any) -> bool:
