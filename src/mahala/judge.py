@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
     p_value : p-value of no gain; it is at most 0.05 exactly if the interval is on one side of 0
     measure, units : what is gained, such as "nDCG@10", and of what, such as "queries"
     wins, repeats : in how many repeats of the cross-validation the gain was above 0, of how many
-    share : the share of the learned map that is served
+    share : the share of the learned map that a search serves; None of a metric
     text : the sentence, where it is not the usual one
     """
 
@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
     units: str
     wins: int = 0
     repeats: int = 1
-    share: float = 1.0
+    share: float | None = None
     text: str = ""
 
     @classmethod
@@ -64,10 +64,6 @@ class Verdict(NamedTuple):
         if len(fields) == len(kinds) and all(map(isinstance, fields, kinds)) and fields[0] in get_args(Kind):
             return cls(*cast(tuple[Any, ...], fields))
         raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
-
-    def of_metric(self) -> Self:
-        """Return the verdict without a word on the share of a map, which a metric does not have."""
-        return self._replace(text=self.sentence.removesuffix(self._served()).strip())
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields and the sentence, for JSON."""
@@ -85,10 +81,10 @@ class Verdict(NamedTuple):
             return self.text
         first = self.kind[0].upper() + self.kind[1:]
         if self.kind == "too early to tell":
-            return f"{first}: {self.n} {self.units} were seen. {self._served()}"
+            return f"{first}: {self.n} {self.units} were seen.{self._served()}"
         repeats = f" ({self.wins} of {self.repeats} repeats)" if self.repeats > 1 and self.helps else ""
         more = f" More {self.units} are needed to be sure." if self.kind == "probably helps" else ""
-        return f"{first}{repeats}: {self.measured}{more} {self._served()}"
+        return f"{first}{repeats}: {self.measured}{more}{self._served()}"
 
     @property
     def measured(self) -> str:
@@ -100,9 +96,13 @@ class Verdict(NamedTuple):
         return f"{change} on {self.n:,} {self.units} {tested}."
 
     def _served(self) -> str:
-        if not self.share:
-            return "The plain ranking is served."
-        return f"{100.0 * self.share:.0f} % of the learned map is served."
+        if self.share is None:
+            return ""
+        return (
+            f" {100.0 * self.share:.0f} % of the learned map is served."
+            if self.share
+            else " The plain ranking is served."
+        )
 
     def __str__(self) -> str:
         return self.sentence
@@ -168,7 +168,7 @@ def judge(
     """
     n = values.shape[1] if groups is None else len(np.unique(groups))
     if values.shape[2] < 2 or len(np.unique(folds)) < 2:  # there is nothing to choose from, or nothing to choose on
-        early = Verdict("too early to tell", 0.0, 0.0, 0.0, n, 1.0, measure, units, share=0.0)
+        early = Verdict("too early to tell", 0.0, 0.0, 0.0, n, 1.0, measure, units)
         return Decision(0, values[:, :, 0].mean(axis=0), early)
     gains = values - values[:, :, :1]
     gains[np.abs(gains) < ROUNDING] = 0.0
@@ -192,8 +192,7 @@ def judge(
     else:
         kind = "shown to help" if low > 0.0 else "probably helps"
     wins = int((chosen_gains.mean(axis=1) > 0.0).sum())
-    share = 1.0 if chosen else 0.0
-    verdict = Verdict(kind, gain, low, high, n, p_value, measure, units, wins, len(folds), share)
+    verdict = Verdict(kind, gain, low, high, n, p_value, measure, units, wins, len(folds))
     return Decision(chosen, values[:, :, 0].mean(axis=0) + unit_gains, verdict)
 
 

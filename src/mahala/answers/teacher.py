@@ -216,7 +216,7 @@ class Teacher(SavedEstimator):
         that were asked are hard on purpose, so the gain for them is smaller than for random ones.
         """
         if not len(self._answers):
-            return Verdict("too early to tell", 0.0, 0.0, 0.0, 0, 1.0, "answers predicted", "items", share=0.0)
+            return Verdict("too early to tell", 0.0, 0.0, 0.0, 0, 1.0, "answers predicted", "items")
         if self._verdict is None:
             answers, start = Answers.of(Triplets(self._rows, *self._answers.T)), np.eye(len(self._model))
             rng = np.random.default_rng(int(check_seed(self._seed).randint(2**31)))  # the folds of a LogisticMetric

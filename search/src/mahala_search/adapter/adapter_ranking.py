@@ -189,7 +189,7 @@ class AdapterRanking(SavedEstimator):
     @property
     def _map_share(self) -> float:
         """The share of a learned map in what is served."""
-        judged_share = self._judged.share if self._judged is not None and self._judged.helps else 0.0
+        judged_share = (self._judged.share or 0.0) if self._judged is not None and self._judged.helps else 0.0
         return max(float(self.cap) * self._model.share, judged_share)
 
     def _vector(self, query: Any) -> FloatArray:

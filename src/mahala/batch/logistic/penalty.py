@@ -54,10 +54,10 @@ def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.ran
     if verdict.kind == "too early to tell":
         return Choice(1.0, _used(verdict))
     if chosen == 0 or verdict.high < 0.0:
-        none = verdict._replace(kind="does not help", share=0.0)
-        return Choice(np.inf, none.of_metric()._replace(text=f"{none.of_metric().sentence} The prior is used."))
+        none = verdict._replace(kind="does not help")
+        return Choice(np.inf, none._replace(text=f"{none.sentence} The prior is used."))
     if verdict.helps:
-        return Choice(MULTIPLES[chosen - 1], verdict.of_metric())
+        return Choice(MULTIPLES[chosen - 1], verdict)
     return Choice(MULTIPLES[chosen - 1], _used(verdict._replace(kind="too early to tell")))
 
 
@@ -75,7 +75,7 @@ def _used(verdict: Verdict) -> Verdict:
     """Return a verdict of "too early to tell", after which the learned metric is used."""
     measured = verdict.measured if verdict.high > verdict.low else "too few items were compared."
     text = f"Too early to tell: {measured} The learned metric is used, near the prior."
-    return verdict._replace(share=1.0, text=text)
+    return verdict._replace(text=text)
 
 
 def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:

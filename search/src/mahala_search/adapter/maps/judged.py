@@ -156,7 +156,7 @@ def fit_map(
     decision = judge(values[np.newaxis], fold_of[np.newaxis], measure=f"nDCG@{k}", units="queries")
     by_query = CrossValidation(search.rows, values[:, 0], decision.values)
     if not decision.chosen:
-        return None, decision.verdict, by_query
+        return None, decision.verdict._replace(share=0.0), by_query
     penalty, share = divmod(decision.chosen - 1, len(shares))
     change = shares[share] * fit.changes(np.arange(n))[penalty]
     return change, decision.verdict._replace(share=float(shares[share])), by_query
