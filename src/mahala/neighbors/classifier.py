@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from mahala.neighbors.conformal import prediction_sets
-from mahala.neighbors.model import NeighborModel
+from mahala.neighbors.inspection import InspectedModel
 from mahala.neighbors.reasons import Reasons
 from mahala.support.arrays import Array, BoolArray, FloatArray, IndexArray, RowsLike
 from mahala.support.lazily import ClassifierMixin
@@ -19,7 +19,7 @@ from mahala.support.validation import check_labels, class_codes, is_chunked
 
 
 @dataclass(eq=False, repr=False)
-class NeighborClassifier(ClassifierMixin, NeighborModel):
+class NeighborClassifier(ClassifierMixin, InspectedModel):
     """Predict classes by votes of the training rows, beside them a linear expert and boosted trees.
 
     A row votes for another one with a weight that falls with its distance, exp(-d), under one linear metric that is

@@ -1,7 +1,7 @@
 """Looking into a fitted model: the rows behind a prediction, strange rows, doubtful labels, weights of columns."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,11 @@ from mahala.compiled.sums.vote_sums import leading_votes
 from mahala.data.columns.values import is_frame
 from mahala.engine import engine_for
 from mahala.metric.plots import distance_shares, leading_plane, row_differences
-from mahala.neighbors.fitted import Fitted
+from mahala.neighbors.model import NeighborModel
 from mahala.neighbors.reasons import Reasons, reasons_of
-from mahala.neighbors.rows import RowName
 from mahala.neighbors.strangeness import strangeness
 from mahala.support import plots
-from mahala.support.arrays import Array, BoolArray, FloatArray, IndexArray, RowsLike
+from mahala.support.arrays import Array, BoolArray, FloatArray, RowsLike
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import is_sparse
 
@@ -41,24 +40,8 @@ class MapPoints(NamedTuple):
     wrong: BoolArray
 
 
-class Inspection(ABC):
-    """The methods of a model that show what its predictions come from."""
-
-    target_name_: str | None
-    _n_rows: int
-    _names: Sequence[RowName | None] | None
-
-    @abstractmethod
-    def _fitted_model(self) -> Fitted:
-        """Return what was learned; raise NotFittedError before the first fit."""
-
-    @abstractmethod
-    def _table(self, X: "RowsLike", *, reset: bool) -> Any:
-        """Return checked rows."""
-
-    @abstractmethod
-    def _called(self, numbers: IndexArray) -> Array:
-        """Return the names of training rows, or their numbers if they have none."""
+class InspectedModel(NeighborModel):
+    """A model that predicts, with methods that show what its predictions come from."""
 
     def neighbors(self, X: "RowsLike", k: int = 5) -> tuple[Array, FloatArray]:
         """Return the training rows with the largest shares of the votes for each row, and these shares.

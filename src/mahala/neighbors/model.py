@@ -18,7 +18,6 @@ from mahala.engine import engine_for
 from mahala.metric import MahalanobisMetric
 from mahala.neighbors.files import from_parts, to_parts
 from mahala.neighbors.fitted import EXPERTS, Fitted, Points, Rows
-from mahala.neighbors.inspection import Inspection
 from mahala.neighbors.learning import MOST_LEARNED, N_STEPS, Settings, learn
 from mahala.neighbors.maps import Target
 from mahala.neighbors.rows import RowName, checked_names, drawn_rows, group_codes, mapped_rows, repeated, row_names
@@ -47,7 +46,7 @@ FixedMetric = Annotated[
 
 
 @dataclass(eq=False, repr=False)
-class NeighborModel(Inspection, SavedEstimator):
+class NeighborModel(SavedEstimator):
     """Base class of models whose predictions are votes of their training rows, a linear expert and boosted trees."""
 
     n_components: Count = 32
@@ -97,7 +96,7 @@ class NeighborModel(Inspection, SavedEstimator):
         rows = self._model.rows
         self._model.rows = replace(rows, numbers=drawn.numbers[rows.numbers])
         self._n_rows = drawn.n_rows
-        self._names = None
+        self._names: Sequence[RowName | None] | None = None
         return self
 
     def _fit(

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 
 from mahala.neighbors.conformal import prediction_intervals
-from mahala.neighbors.model import NeighborModel
+from mahala.neighbors.inspection import InspectedModel
 from mahala.neighbors.reasons import Reasons
 from mahala.support.arrays import Array, FloatArray, IndexArray, RowsLike
 from mahala.support.model_files import number_value
@@ -18,7 +18,7 @@ from mahala.support.validation import is_chunked
 
 
 @dataclass(eq=False, repr=False)
-class NeighborRegressor(RegressorMixin, NeighborModel):  # type: ignore[misc]
+class NeighborRegressor(RegressorMixin, InspectedModel):  # type: ignore[misc]
     """Predict numbers by votes of the training rows, beside them a linear expert and boosted trees.
 
     A row votes for another one with a weight that falls with its distance, exp(-d), under one linear metric that is
