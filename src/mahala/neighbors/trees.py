@@ -1,9 +1,10 @@
 """The expert of rules: scikit-learn's histogram gradient boosting, fitted on one thread so that it is deterministic."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, RealArray
@@ -55,16 +56,22 @@ class Trees:
         self._model = kind(**settings, early_stopping=False, random_state=seed)
         # With weights, scikit-learn takes ten times as long to find the bins of few rows.
         weights = None if (target.weights == target.weights[0]).all() else target.weights
-        with threadpool_limits(1, user_api="openmp"):
+        with _openmp().limit(limits=1):
             self._model.fit(plain, target.y, sample_weight=weights)
 
     def predict(self, plain: FloatArray, n_classes: int) -> RealArray:
         """Return the numbers in a column, or the probabilities of the classes."""
         if self._model is None:
             return np.tile(np.eye(n_classes)[self._only] if n_classes else [self._only], (len(plain), 1))
-        with threadpool_limits(1, user_api="openmp"):
+        with _openmp().limit(limits=1):
             if not n_classes:
                 return np.asarray(self._model.predict(plain))[:, np.newaxis]
             result = np.zeros((len(plain), n_classes))
             result[:, self._model.classes_] = self._model.predict_proba(plain)
         return result
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    """Return the libraries of threads that scikit-learn has loaded: each search for them takes 3 to 14 ms."""
+    return ThreadpoolController().select(user_api="openmp")
