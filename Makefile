@@ -13,10 +13,11 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 
 # Two test processes on two cores: more BLAS threads would only slow each other down.
 PYTEST := -m pytest -n 2 --dist worksteal
-# `make test` has one process for the tests around the commands and one for the others, each as long as the other: the
-# workers of pytest-xdist would both import and collect all of them. Tests that call hardly any kernel run before that.
+# `make test` has one process for the tests of commands and evaluations and one for the others, each as long as the
+# other: the workers of pytest-xdist would both import and collect all of them. Tests that call hardly any kernel run
+# before that.
 EARLY := $(addprefix tests/,data test_former_names.py test_package.py test_site.py)
-COMMANDS := $(addprefix tests/,cli papers report stream test_campaign.py test_docs.py) search
+COMMANDS := $(addprefix tests/,cli evaluation papers report stream test_campaign.py test_docs.py) search
 WARMING := tests/test_warming.py
 
 # Modules are compiled when they are first imported, and not all of them when they are installed.
