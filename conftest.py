@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
@@ -53,18 +53,24 @@ def changed_files():
     return set()
 
 
+@cache
+def paper_of(path):
+    """The name of the paper whose program a file tests, or None."""
+    named = re.match(r"tests/papers/(?:test_)?([a-z]+\d{4})", path.relative_to(ROOT).as_posix())
+    return named and named[1]
+
+
 def is_due(item, changed):
     """Whether what a test of something published is about has changed; other tests always run.
 
     Types are checked in each run, also of what papers call.
     """
-    path = item.path.relative_to(ROOT).as_posix()
     if getattr(item, "originalname", None) == "test_code_of_a_page_runs_and_prints_what_the_page_says":
         return item.callspec.params["page"].relative_to(ROOT).as_posix() in changed
-    if path == "tests/test_site.py":
+    if item.path.name == "test_site.py":
         return any(name.startswith(("docs/", "mkdocs.yml", "src/", "search/src/")) for name in changed)
-    paper = re.match(r"tests/papers/(?:test_)?([a-z]+\d{4})", path)
-    return paper is None or any(re.match(rf"(?:tests/)?papers/(?:test_)?{paper[1]}", name) for name in changed)
+    paper = paper_of(item.path)
+    return paper is None or any(re.match(rf"(?:tests/)?papers/(?:test_)?{paper}", name) for name in changed)
 
 
 def leave_out_unchanged(config, items):
@@ -87,7 +93,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-        if SEARCH / "serve" in item.path.parents:
+        if SEARCH / "sidecar" in item.path.parents:
             item.add_marker("service")
         if item.path == TESTS / "test_docs.py":
             item.add_marker("docs")
