@@ -176,7 +176,8 @@ class QueryAdapter(AdapterRanking):
         with all_or_nothing(self), one_blas_thread():
             self._begin(queries.shape[1])
             search = judged.Search.of(queries, items, judgments, int(self.k))
-            fold_of = self._rng.permutation(n) % folds
+            rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
+            fold_of = rng.permutation(n) % folds
             with task_bar(type(self).__name__, self.verbose) as update:
                 tick = judged.counted(update, len(judged.PENALTIES) * (folds + 1))
                 change, self._judged, self.cross_validation_ = judged.fit_map(
@@ -348,7 +349,6 @@ class QueryAdapter(AdapterRanking):
         """Start over, with nothing learned."""
         self.n_features_in_ = n_features
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
-        self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._base, self._model, self._served = np.eye(n_features), ClickMap(n_features), None
         self._judged = None
         self._users, self._rates = Remembered(int(self.memory)), RankRates()
@@ -366,7 +366,7 @@ class QueryAdapter(AdapterRanking):
         self._check_fixed()  # what is written must fit the parameters that are written with it
         header, arrays = super()._get_state()
         header["judged"] = None if self._judged is None else list(self._judged)
-        return header | {"random_state": self._rng.bit_generator.state}, arrays
+        return header, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
@@ -374,7 +374,6 @@ class QueryAdapter(AdapterRanking):
         if (shape := np.shape(arrays.get("base", 0.0))) != (n, n):  # before room for it is made
             raise ModelFileError(f"its map should be a matrix of {n} × {n} features, found one of shape {shape}")
         self._begin(n)
-        self._rng.bit_generator.state = header_value(header, "random_state", dict)
         fields = header_value(header, "judged", list, type(None))
         try:
             self._judged = None if fields is None else Verdict.of(fields)

@@ -236,18 +236,20 @@ def _time(event: Mapping[str, Any]) -> float:
     if value is None:
         return now
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, bool) else _seconds(value)
     except (TypeError, ValueError, OverflowError):
-        try:
-            at = datetime.fromisoformat(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        else:
-            number = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    else:
-        number = number / 1000.0 if number > 1e11 else number
+        number = math.nan
     if not number >= 0.0:
         raise ValueError(f"timestamp must be seconds or milliseconds since 1970, or ISO 8601, got {value!r:.40}")
     if number > now + AHEAD:
         raise ValueError(f"timestamp must not be in the future, got {value!r:.40}")
     return number
+
+
+def _seconds(value: Any) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        at = datetime.fromisoformat(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return number / 1000.0 if number > 1e11 else number
