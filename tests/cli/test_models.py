@@ -101,7 +101,7 @@ def test_what_mahala_did_not_write_is_replaced_by_force_only(tmp_path):
     check_output(path)
     mahala.MahalanobisMetric(np.eye(2)).save(path)
     check_output(path)
-    path.write_text(page("title", "<p>text</p>", [], {}))
+    path.write_text(page("title", "<p>text</p>", []))
     check_output(path)
     foreign = tmp_path / "foreign.safetensors"
     save_file({"w": np.eye(2)}, foreign)

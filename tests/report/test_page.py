@@ -13,7 +13,7 @@ from report.cases import Page
 
 
 def made(data=None):
-    return page("title", "<header></header>", [Section("one", chart("x"), "note"), Section("two", "")], data or {})
+    return page("title", "<header></header>", [Section("one", "<p>", "note", data or {}), Section("two", "")])
 
 
 def test_only_the_scripts_of_the_page_may_run():
@@ -54,7 +54,7 @@ def test_data_cannot_end_its_element():
 
 
 def test_texts_are_escaped():
-    text = page("<t>", "", [Section("<s>", "", "<n>")], {}) + code(["<c>\n<d>"]) + facts({"<k>": "<v>"})
+    text = page("<t>", "", [chart("<s>", "x", {}, "<n>")]) + code(["<c>\n<d>"]) + facts({"<k>": "<v>"})
     for mark in "tsncdkv":
         assert f"<{mark}>" not in text.replace("<s></s>", "")
         assert f"&lt;{mark}&gt;" in text

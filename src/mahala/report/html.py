@@ -33,30 +33,23 @@ def report(
     lines, and `measured` holds facts by name, such as versions. `examples` are predictions of a few rows. All texts are
     escaped.
     """
-    data: dict[str, object] = {}
     if leaderboard.answers is None:
-        sections = _of_rows(leaderboard, shown, examples, data)
+        sections = _of_rows(leaderboard, shown, examples)
     else:
-        sections = _of_answers(leaderboard, leaderboard.answers, shown, data)
+        sections = _of_answers(leaderboard, leaderboard.answers, shown)
     sections += [Section("What next", code(commands)), Section("How this was measured", _how(leaderboard, measured))]
-    return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections, data)
+    return page(f"{title} · mahala compare", _headline(leaderboard, title, saved), sections)
 
 
-def _of_rows(
-    board: Leaderboard, shown: Shown | None, examples: Examples | None, data: dict[str, object]
-) -> list[Section]:
-    data["by_k"] = chart_data.errors_by_k(board)
+def _of_rows(board: Leaderboard, shown: Shown | None, examples: Examples | None) -> list[Section]:
+    by_k = f"Means over all test parts; {_which_k(board)}. Click a name to show or hide its line."
     sections = [
         *([Section("Models", model_table(board), MODEL_NOTE)] if board.models else []),
         *([] if examples is None else [_predictions(examples)]),
         Section("Leaderboard", leaderboard_table(board), LEADERBOARD_NOTE),
-        Section(
-            "Error by number of neighbours",
-            chart("by_k"),
-            f"Means over all test parts; {_which_k(board)}. Click a name to show or hide its line.",
-        ),
-        *(_classes(board, shown, data) if board.classes else _predicted_and_true(board, shown, data)),
-        *(_figures(board, shown, data) if shown is not None else []),
+        chart("Error by number of neighbours", "by_k", chart_data.errors_by_k(board), by_k),
+        *(_classes(board, shown) if board.classes else _predicted_and_true(board, shown)),
+        *(_figures(board, shown) if shown is not None else []),
     ]
     if board.columns:
         lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in board.columns)
@@ -66,7 +59,7 @@ def _of_rows(
     return sections
 
 
-def _of_answers(board: Leaderboard, answers: Answers, shown: Shown | None, data: dict[str, object]) -> list[Section]:
+def _of_answers(board: Leaderboard, answers: Answers, shown: Shown | None) -> list[Section]:
     """Return the errors of each learner about new and about the same items, the gains of items, and figures."""
     titles = ("Answers about new items", "Answers about the same items")
     sections = [
@@ -75,11 +68,11 @@ def _of_answers(board: Leaderboard, answers: Answers, shown: Shown | None, data:
     ]
     if board.best_learner is not None and len(answers.gains):
         values = np.sort(answers.gains)[::-1].round(4).tolist()
-        data["gains"] = {"values": values, "n": len(values), "measure": "answers predicted", "unit": "item"}
+        gains = {"values": values, "n": len(values), "measure": "answers predicted", "unit": "item"}
         against = f"{board.best_learner.name} against {board.reference}"
         note = f"{against}, for each item that no answer learned from compares."
-        sections.append(Section("The gain of each item", chart("gains"), note))
-    return sections + ([] if shown is None else _figures(board, shown, data))
+        sections.append(chart("The gain of each item", "gains", gains, note))
+    return sections + ([] if shown is None else _figures(board, shown))
 
 
 def _which_k(board: Leaderboard) -> str:
@@ -192,24 +185,22 @@ def _bar(board: Leaderboard, entry: Entry) -> str:
     return f'<div class=track title="{title}">{reach}{dot}</div>'
 
 
-def _predicted_and_true(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -> list[Section]:
+def _predicted_and_true(board: Leaderboard, shown: Shown | None) -> list[Section]:
     """Return the section on predicted numbers."""
     numbers = board.rows if shown is None or shown.numbers is None else shown.numbers
     predictions = chart_data.predictions(board, numbers)
     if predictions is None:
         return []
-    data["predictions"] = predictions
     note = (
         "Each row is predicted when it is not learned from, in the first cross-validation; on the line, the prediction "
         f"is right. Of more than {chart_data.MOST_PREDICTED:,} rows, a sample is shown."
     )
-    return [Section("Predicted and true", chart("predictions"), note)]
+    return [chart("Predicted and true", "predictions", predictions, note)]
 
 
-def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -> list[Section]:
+def _classes(board: Leaderboard, shown: Shown | None) -> list[Section]:
     """Return the sections on the classes: their sizes, their errors, and for which other they are taken."""
     drawn, name = chart_data.drawn_classes(board), "" if shown is None else shown.name
-    data["classes"] = chart_data.errors_by_class(board, drawn, name)
     counts, with_errors = board.class_counts, board.euclidean.confusion is not None
     majority = (
         f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows; always "
@@ -221,37 +212,36 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
     which = "with the most errors" if with_errors else "with the most rows"
     some = "" if len(drawn) == len(counts) else f" Of {len(counts)} classes, the {len(drawn)} {which}."
     title = "Classes and their errors" if with_errors else "Classes"
-    sections = [Section(title, chart("classes"), majority + votes + some)]
+    errors = chart_data.errors_by_class(board, drawn, name)
+    sections = [chart(title, "classes", errors, majority + votes + some)]
     if with_errors:
-        data["confusion"] = chart_data.confusions(board, drawn, name)
+        cells = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"
         rows = f"The test rows of {board.parts} parts" if board.partial else f"All rows as test rows{times}"
         note = f"{rows}, with {k}. Darker cells have a larger share of their row."
-        sections.append(Section("Which classes are confused", chart("confusion"), note + some))
+        sections.append(chart("Which classes are confused", "confusion", cells, note + some))
     return sections
 
 
-def _figures(board: Leaderboard, shown: Shown, data: dict[str, object]) -> list[Section]:
+def _figures(board: Leaderboard, shown: Shown) -> list[Section]:
     """Return the sections on the learned metric: distances, the rows in a plane, the spectrum, and weights."""
     compared = chart_data.before_and_after(board, shown)
-    sections = []
+    spectrum, sections = shown.final.spectrum, []
     if board.classes:
-        data["pairs"] = compared.pairs
         note = (
             f"Pairs of {compared.n_held_out:,} held-out rows, to which {shown.name} was not fitted. The less the two "
             "overlap, the better. Distances are divided by their median, because only their ratios matter."
         )
-        sections.append(Section("Distances before and after", chart("pairs"), note))
-    data |= {"plane": compared.plane, "spectrum": chart_data.spectrum(shown.final.spectrum)}
+        sections.append(chart("Distances before and after", "pairs", compared.pairs, note))
+    in_plane = _note_on_plane(board, shown, compared)
+    rank = (
+        f"The rank is {shown.final.n_components:,} of {len(spectrum):,}. If the first few directions hold most of the "
+        "sum, rows can be stored with fewer numbers."
+    )
     return [
         *sections,
-        Section("The rows in a plane, and their neighbours", chart("plane"), _note_on_plane(board, shown, compared)),
-        Section(
-            f"Spectrum of {shown.name}",
-            chart("spectrum"),
-            f"The rank is {shown.final.n_components:,} of {len(shown.final.spectrum):,}. If the first few directions "
-            "hold most of the sum, rows can be stored with fewer numbers.",
-        ),
+        chart("The rows in a plane, and their neighbours", "plane", compared.plane, in_plane),
+        chart(f"Spectrum of {shown.name}", "spectrum", chart_data.spectrum(spectrum), rank),
         _weights(shown),
     ]
 

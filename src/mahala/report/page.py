@@ -7,7 +7,7 @@ and uPlot draws no points with shapes. Both files in `vendor/` are as published.
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -18,14 +18,15 @@ _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "report.js")
 
 
 class Section(NamedTuple):
-    """A section of a page: its title, its content, which is HTML, and a note below it."""
+    """A section of a page: its title, its content, which is HTML, a note below it, and its charts' data."""
 
     title: str
     content: str
     note: str = ""
+    data: Mapping[str, object] = {}
 
 
-def page(title: str, header: str, sections: Sequence[Section], data: Mapping[str, object]) -> str:
+def page(title: str, header: str, sections: Sequence[Section]) -> str:
     """Return the page with this header, which is HTML, a list of contents, the sections, and the data of its charts."""
     numbered = list(enumerate(sections))
     scripts = [_file(name) for name in _SCRIPTS]
@@ -38,14 +39,14 @@ def page(title: str, header: str, sections: Sequence[Section], data: Mapping[str
         sections="\n".join(
             f"<section id=s{at}><h2>{escape(title)}</h2>{content}"
             f"{f'<p class=note>{escape(note)}</p>' if note else ''}</section>"
-            for at, (title, content, note) in numbered
+            for at, (title, content, note, _) in numbered
         ),
-        data=_json(data),
+        data=_json(dict(item for section in sections for item in section.data.items())),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
 
-def header(eyebrow: str, headline: str, verdict: str, more: str = "", first: str = "") -> str:
+def header(eyebrow: str, headline: str, verdict: str, more: str, first: str) -> str:
     """Return the header of a page, of texts and of HTML: `first` stands above the verdict, and `more` below it."""
     return (
         f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(headline)}</h1>{first}"
@@ -53,9 +54,9 @@ def header(eyebrow: str, headline: str, verdict: str, more: str = "", first: str
     )
 
 
-def chart(name: str) -> str:
-    """Return the place of a chart, which the script draws from the data of the same name."""
-    return f'<div data-chart="{escape(name)}"></div>'
+def chart(title: str, name: str, data: object, note: str) -> Section:
+    """Return a section with a chart, which the script draws from the data of this name."""
+    return Section(title, f'<div data-chart="{escape(name)}"></div>', note, {name: data})
 
 
 def code(commands: Sequence[str]) -> str:
@@ -64,16 +65,6 @@ def code(commands: Sequence[str]) -> str:
         f"<div class=code><pre><code>{escape(command)}</code></pre><button type=button class=copy>Copy</button></div>"
         for command in commands
     )
-
-
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
-    """Return a table of cells that are HTML; all columns but the first hold numbers."""
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        return "".join(f"<{tag}{' class=n' if at else ''}>{cell}</{tag}>" for at, cell in enumerate(cells))
-
-    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    return f"<table{style}><thead><tr>{line('th', titles)}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def facts(values: Mapping[str, str]) -> str:
