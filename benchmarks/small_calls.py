@@ -63,11 +63,10 @@ def measure(learner, d: int) -> tuple[float, float, float]:
     X, y = rows(d)
     is_pair = isinstance(learner, mahala.PA | mahala.POLA | mahala.LEGO | mahala.online.RDML)
     kind = Pairs if is_pair else Triplets
-    comparisons = kind.from_labels(X, y, 4096, random_state=0)
-    warm = comparisons[:1024]
-    learner.partial_fit(warm)
+    comparisons = kind.from_labels(X, y, 5120, random_state=0)
     n = 1024
-    step = best(lambda: learner.partial_fit(comparisons[1024 : 1024 + n]), 1, 3) / n
+    learner.partial_fit(comparisons[:-n])  # as many steps as are left to NumPy, and more
+    step = best(lambda: learner.partial_fit(comparisons[-n:]), 1, 3) / n
     roles = ("left", "right") if is_pair else ("anchor", "positive", "negative")
     vectors = [X[getattr(comparisons, role)] for role in roles]
     arguments = cycle(zip(*vectors, *([comparisons.similar.tolist()] if is_pair else []), strict=True))

@@ -24,6 +24,9 @@ from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.limits import COMPILING
 from mahala.support.parameters import config_context
 
+# So many steps that a stream is not left to NumPy.
+MANY_STEPS = 5000
+
 
 def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
     """Compile ahead what would be compiled on first use; return how many functions were compiled.
@@ -74,10 +77,11 @@ def _learn(kind: type[Learner], X: FloatArray, y: IndexArray) -> None:
         if isinstance(learner, BatchLearner):
             _fit(learner, X, y)
         elif isinstance(learner, PairLearner):
-            pairs = Pairs.from_labels(X, y, 100, random_state=0)
+            # With a kernel the model is as large as the number of rows.
+            pairs = Pairs.from_labels(X[:12], y[:12], 60, random_state=0)[np.arange(MANY_STEPS) % 60]
             _stream(learner, pairs)
             if "n_steps" in learner.get_params():
-                clone(learner).set_params(n_steps=1000).fit(pairs[:3])
+                clone(learner).set_params(n_steps=MANY_STEPS).fit(pairs[:3])
             if learner.get_params().get("kernel") is None:
                 _stream(clone(learner), Pairs.from_labels(_wide(X), y, 20, random_state=0))
         elif isinstance(learner, SimilarityLearner):
@@ -93,7 +97,7 @@ def _fit(learner: BatchLearner, X: FloatArray, y: IndexArray) -> None:
 
 def _learn_similarity(learner: SimilarityLearner, X: FloatArray, y: IndexArray) -> None:
     learner.set_params(shrinkage=0.0)  # which a handful of triplets would be warned of
-    triplets = Triplets.from_labels(X, y, 100, random_state=0)
+    triplets = Triplets.from_labels(X, y, MANY_STEPS, random_state=0)
     if learner.storage == "gram":
         learner.fit(triplets)
         return

@@ -5,19 +5,13 @@ All matrices are C-contiguous and in float64.
 
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
-from numba.np.linalg import ensure_blas
 
-from mahala.compiled.jit import helper
+from mahala.compiled.jit import IS_INTERPRETED, External, helper
 from mahala.support.arrays import FloatArray
 
-ensure_blas()
 # The kind of number and whether the matrices are transposed; sizes; addresses, with the lengths of the matrices' rows.
-_GEMM = types.ExternalFunction(
-    "numba_xxgemm", types.intc(*[types.int8] * 3, *[types.intp] * 5, types.uintp, *[types.intp] * 5)
-)
+_GEMM = External("numba_xxgemm", "int32", ["int8"] * 3 + ["intp"] * 5 + ["uintp"] + ["intp"] * 5)
 _FACTORS = np.array([0.0, 1.0, -1.0])
 _KIND, _PLAIN, _TRANSPOSED = (ord(letter) for letter in "dnt")
 
@@ -63,5 +57,5 @@ def _by_numpy(*arguments: Any) -> None:
     C[:m, :n] = C[:m, :n] - left @ right if subtract else left @ right
 
 
-if numba.config.DISABLE_JIT:
+if IS_INTERPRETED:
     gemm = _by_numpy  # type: ignore[assignment]

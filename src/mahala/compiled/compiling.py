@@ -50,9 +50,10 @@ def compiled(function: Any, fastmath: Set[str], options: dict[str, bool]) -> Any
 
 
 @functools.cache
-def let_kernels_call(kind: type) -> None:
-    """Tell Numba that objects of a class stand for the functions in their `dispatcher`."""
-    typeof_impl.register(kind)(lambda kernel, context: Dispatcher(kernel.dispatcher))
+def let_kernels_call(kernel: type, external: type) -> None:
+    """Tell Numba what functions the objects of these classes stand for."""
+    typeof_impl.register(kernel)(lambda kernel, context: Dispatcher(kernel.dispatcher))
+    typeof_impl.register(external)(lambda external, context: external.kind)
 
 
 def _compiled_once(function: Any) -> Any:

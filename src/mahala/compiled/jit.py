@@ -5,6 +5,7 @@ same time. Numba is imported and a function compiled when it is first called: sm
 """
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Set
 from typing import Any, Self, TypeVar, cast
@@ -23,7 +24,32 @@ Steps = tuple[FloatArray, FloatArray, SignArray]
 # The τ of a step that is not taken because its numbers would overflow: a zero that its sign tells from others.
 SKIPPED = -0.0
 
+# Whether Numba is told to leave functions as they are, as for a debugger.
+IS_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
 _lock = threading.RLock()
+
+
+class External:
+    """A C function that Numba brings along; it has a type when a kernel that calls it is compiled."""
+
+    def __init__(self, symbol: str, result: str, arguments: list[str]) -> None:
+        self._symbol, self._result, self._arguments = symbol, result, arguments
+
+    def __call__(self, *arguments: int) -> int:
+        """For type checkers; only compiled code calls it."""
+        raise NotImplementedError(f"{self._symbol} is called by compiled code only")
+
+    @functools.cached_property
+    def kind(self) -> Any:
+        """The function as Numba's compiler knows it."""
+        from numba import types
+        from numba.np.linalg import ensure_blas
+
+        ensure_blas()
+        return types.ExternalFunction(
+            self._symbol, getattr(types, self._result)(*(getattr(types, name) for name in self._arguments))
+        )
 
 
 class Kernel(functools.partial[Any]):
@@ -52,7 +78,7 @@ class Kernel(functools.partial[Any]):
         with _lock, uninterrupted():
             if "dispatcher" in self.__dict__:
                 return self.__dict__["dispatcher"]
-            let_kernels_call(Kernel)
+            let_kernels_call(Kernel, External)
             result = compiled(self.__dict__["_function"], *self.__dict__["_options"])
             set_state: Any = super().__setstate__  # type: ignore[misc]  # which typeshed does not list
             set_state((result, (), {}, self.__dict__ | {"dispatcher": result}))

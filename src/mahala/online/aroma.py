@@ -4,14 +4,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from scipy.linalg import blas
 
-from mahala.compiled.jit import Steps
+from mahala.compiled.jit import SKIPPED, Steps
 from mahala.compiled.triplets import aroma as kernels
-from mahala.compiled.triplets.rows import CSR
+from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE
 from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.dense import csr_rows
-from mahala.online.state.margin import AfterAllSteps, SymmetricMatrix, single
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
+from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix, are_few
 from mahala.support.arrays import FloatArray, Rows, block_size, check_room
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, between
@@ -118,23 +119,48 @@ class CovarianceState(SimilarityState):
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
+        self.make_writable("M", "late")
+        work = float(self.shape[0] * self.shape[0] + self.shape[1] * self.shape[1])
+        few = are_few(self.n_steps + len(chunk.y), work)
         for part, x, q in chunk.in_full(block_size(2 * max(self.shape), least=kernels.BLOCK), self.shape):
-            self._take(x, q, rule, self.clock + part.start, (steps[0][part], steps[1][part], steps[2][part]))
+            if few:
+                for t in range(len(x)):
+                    at = part.start + t
+                    steps[0][at], steps[1][at], steps[2][at] = self._step(x[t], q[t], rule, self.clock + at)
+                continue
+            covariances, numbers = (self._Lambda.for_steps(), self._Gamma.for_steps()), (rule.r, rule.margin)
+            taken = steps[0][part], steps[1][part], steps[2][part]
+            kernels.stream_full(x, q, (self.M, self.late), covariances, numbers, self.clock + part.start, taken)
         return len(chunk.y), 0
 
-    def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
-        self.make_writable("M", "late")
-        covariances = self._Lambda.for_steps(len(x)), self._Gamma.for_steps(len(x))
-        numbers = rule.r, rule.margin
-        kernels.stream_full(x, q, (self.M, self.late), covariances, single(x), numbers, clock, steps)
+    def _step(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int) -> tuple[float, float, int]:
+        """Take a step in NumPy; return its p, τ and predicted label."""
+        score = blas.ddot(x, self.M @ q)
+        p, tau, predicted = rule.margin - score, 0.0, 1 if score > 0.0 else -1
+        if not p > 0.0:
+            return p, tau, predicted
+        u, v = self._Lambda.times(x), self._Gamma.times(q)
+        x_norm, q_norm = blas.ddot(u, x), blas.ddot(v, q)
+        noise = kernels.NOISE
+        if x_norm > noise * blas.ddot(x, x) and q_norm > noise * blas.ddot(q, q) and x_norm * q_norm > 0.0:
+            step = p / (x_norm * q_norm + rule.r)
+            if not step * (x_norm * q_norm) ** 0.5 <= LARGEST_CHANGE:
+                return p, SKIPPED, predicted
+            (d, e), tau = self.shape, step
+            blas.dger(step, v, u, a=self.M.T, overwrite_a=1)
+            if len(self.late):
+                blas.dger(step * (clock + 1), v, u, a=self.late.T, overwrite_a=1)
+            self._Lambda.add(-1.0 / (rule.r * e / q_norm + x_norm), u)
+            self._Gamma.add(-1.0 / (rule.r * d / x_norm + q_norm), v)
+        return p, tau, predicted
 
     def feed_one(self, rows: FloatArray, items: FloatArray | None, rule: SimilarityRule) -> tuple[float, float, int]:
-        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
+        self.make_writable("M", "late")
         positive, negative = rows[1:] if items is None else items
-        self._take(rows[:1], (positive - negative)[np.newaxis], rule, self.clock, steps)
+        outcome = self._step(rows[0], positive - negative, rule, self.clock)
         self.clock += 1
         self.n_steps += 1
-        return p.item(), tau.item(), predicted.item()
+        return outcome
 
     def cost(self, touched: float) -> float:
         d, e = self.shape

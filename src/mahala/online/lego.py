@@ -1,21 +1,28 @@
 """LEGO: LogDet exact gradient online (Jain, Kulis, Dhillon, Grauman, 2008)."""
 
+import inspect
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from scipy.linalg import blas
 
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
-from mahala.compiled.jit import Steps
-from mahala.compiled.pairs.rank_one import stream_lego
+from mahala.compiled.jit import SKIPPED, Steps
+from mahala.compiled.pairs import rank_one as kernels
+from mahala.compiled.pairs.steps import COINCIDING
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.definite import DefiniteState
-from mahala.online.state.margin import PairChunk, single
+from mahala.online.state.margin import Outcome, PairChunk
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, Positive
 from mahala.support.states import Group, Number
+
+# The functions behind the compiled ones.
+_lego_step, _conditioned = inspect.unwrap(kernels.lego_step), inspect.unwrap(kernels.conditioned)
+_TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(eq=False, repr=False)
@@ -127,11 +134,29 @@ class LEGOState(DefiniteState):
         self.targets = targets
         self.inverse_trace = float(d)  # tr M⁻¹
 
-    def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
+    def _stream(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         V, y = chunk
-        model = self._M.for_steps(len(y)), single(y), self.outside, self.inverse_trace
-        self.inverse_trace = stream_lego(V, y, *model, (rule, *self.targets), steps)
+        model = self._M.for_steps(), self.outside, self.inverse_trace
+        self.inverse_trace = kernels.stream_lego(V, y, *model, (rule, *self.targets), steps)
         self.n_steps += len(y)
+
+    def _step(self, v: FloatArray, y: int, rule: float) -> Outcome:
+        self.n_steps += 1
+        a, norm2 = self._M.times(v), blas.ddot(v, v)
+        dist, target, tau = blas.ddot(a, v), self.targets[y < 0], 0.0
+        if norm2 >= COINCIDING and dist > 0.0:
+            length2, dimension = max(blas.ddot(a, a), _TINY), float(len(v) + self.outside)
+            trace = self._M.trace() + self.outside
+            step = _lego_step(dist, target, rule)
+            step = _conditioned(step, dist / norm2, dist, length2, trace, self.inverse_trace, dimension)
+            if not abs(step) * length2 <= kernels.LARGEST_TERM:
+                tau = SKIPPED
+            elif step:
+                tau = step
+                self._M.add(-step, a)
+                inverse_trace = self.inverse_trace + step * norm2 / (1.0 - step * dist)
+                self.inverse_trace = max(inverse_trace, dimension * (dimension / (trace - step * length2)))
+        return abs(dist - target), tau, 1 if dist <= self.b else -1
 
     def _check(self) -> None:
         super()._check()

@@ -4,14 +4,16 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
-from mahala.compiled.jit import Steps
-from mahala.compiled.pairs.rank_one import stream_rdml
+from mahala.compiled.jit import SKIPPED, Steps
+from mahala.compiled.pairs import rank_one as kernels
+from mahala.compiled.pairs.steps import COINCIDING
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.definite import DefiniteState
-from mahala.online.state.margin import AfterAllSteps, PairChunk, SymmetricMatrix, single, symmetric
+from mahala.online.state.margin import Outcome, PairChunk, symmetric
+from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix
 from mahala.support.arrays import FloatArray
 from mahala.support.limits import one_blas_thread
 from mahala.support.parameters import Count, Positive
@@ -96,18 +98,48 @@ class RDMLState(DefiniteState):
         self._R = SymmetricMatrix(np.eye(len(M))) if is_identity else None
         self.n_corrections = 0  # of R, since it was made
 
-    def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
+    def _stream(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         V, y = chunk
         R = self._R = self._R or self._invert()
         while True:
-            model = (self._M.for_steps(len(y)), R.for_steps(len(y))), single(y), self.outside
-            done, self.n_corrections, stopped = stream_rdml(V, y, *model, rule, self.n_corrections, steps)
+            model = (self._M.for_steps(), R.for_steps()), self.outside
+            done, self.n_corrections, stopped = kernels.stream_rdml(V, y, *model, rule, self.n_corrections, steps)
             self.n_steps += done
             if stopped:
                 R = self._R = self._invert()
             if done == len(y):
                 return
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
+
+    def _step(self, v: FloatArray, y: int, rule: float) -> Outcome:
+        self.n_steps += 1
+        dist, norm2, tau = blas.ddot(v, self._M.times(v)), blas.ddot(v, v), 0.0
+        p, predicted = y * (dist - 1.0), 1 if dist <= 1.0 else -1
+        if not (p >= -kernels.BORDER and norm2 >= COINCIDING):
+            return p, tau, predicted
+        if self._R is None or self.n_corrections >= kernels.MOST_CORRECTIONS:
+            self._R = self._invert()
+        R = self._R
+        a = R.times(v)
+        q, length2 = blas.ddot(a, v), blas.ddot(a, a)
+        if q > 0.0:
+            dimension, trace = float(len(v) + self.outside), self._M.trace() + self.outside
+            if y > 0:
+                floor = kernels.FLOOR * trace / dimension
+                step = min(rule, kernels.SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
+            else:
+                room = kernels.LARGEST_CONDITION * dimension / (R.trace() + self.outside)
+                step = min(rule, max(room - trace, 0.0) / norm2)
+            if not step * norm2 <= kernels.LARGEST_TERM:
+                tau = SKIPPED
+            elif step > 0.0:
+                tau, pivot = step, 1.0 - y * step * q
+                self._M.add(-y * step, v)
+                R.add(y * step / pivot, a)
+                self.n_corrections += 1
+                if kernels.SPOILT * pivot > 1.0 and self.n_corrections > len(v) // 16:
+                    self.n_corrections = kernels.MOST_CORRECTIONS
+        return p, tau, predicted
 
     @one_blas_thread()
     def _invert(self) -> SymmetricMatrix:

@@ -12,18 +12,21 @@ from hypothesis import strategies as st
 
 from mahala.compiled.pairs import cholesky
 from mahala.compiled.pairs.psd import RTOL
+from mahala.online.state import symmetric
 from mahala.online.state.margin import MarginRule, MarginState, PairChunk, dual_is_cheaper, sparse_is_cheaper
 from reference.online_pairs import RULES, passive_aggressive
 from strategies import streams
 
 
-@pytest.fixture(scope="module", params=["few features", "many features"])
+@pytest.fixture(scope="module", params=["few features", "many features", "NumPy"])
 def _each_kernel(request):
-    """The kernel for few features, and for as many the one that keeps an inverse."""
-    before = cholesky.MOST_FEATURES
-    cholesky.MOST_FEATURES = before if request.param == "few features" else 0
-    yield
-    cholesky.MOST_FEATURES = before
+    """The kernel for few features, for as many the one that keeps an inverse, and NumPy, which takes few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "NumPy":
+            patch.setattr(symmetric, "FEW_STEPS_WORK", 0)
+        if request.param == "many features":
+            patch.setattr(cholesky, "MOST_FEATURES", 0)
+        yield
 
 
 each_kernel = pytest.mark.usefixtures("_each_kernel")
@@ -164,7 +167,8 @@ def test_steps_of_sizes_far_apart_stay_numbers():
     assert model.b == pytest.approx(b)
 
 
-@each_kernel
+@pytest.mark.parametrize("_each_kernel", ["few features", "many features"], indirect=True)
+@pytest.mark.usefixtures("_each_kernel")
 @pytest.mark.parametrize("variant", ["I", "LS"])
 def test_no_drift_over_a_long_stream(variant):
     rng = np.random.default_rng(2)

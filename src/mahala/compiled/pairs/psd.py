@@ -196,9 +196,10 @@ def stream_psd(
 ) -> tuple[float, int, int]:
     """Take steps until the end of V, or until LAPACK is needed; return (b, steps done, reason to stop).
 
-    `matrices` are M, of which a `single` step has the lower triangle, and R, of which only that counts. REFACTOR: R is
-    outdated or σ has changed; recompute R from M and σ. PROJECT: the last update has been applied to M but not
-    projected; project M, then recompute R.
+    `matrices` are M and R, of which only the lower triangle counts. A `single` step (else None) reads and writes that
+    of M only: half of the memory, and BLAS is not as fast for one vector. REFACTOR: R is outdated or σ has changed;
+    recompute R from M and σ. PROJECT: the last update has been applied to M but not projected; project M, then
+    recompute R.
     """
     (n, d), (M, R) = V.shape, matrices
     size = min(max(LEAST_BLOCK, min(MOST_BLOCK, d // 4)), n)
@@ -284,5 +285,11 @@ def stream_psd(
             if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
                 state[SIGMA] = max(best, 1e-6 * scale)
                 why = REFACTOR
-        subtract_terms(M, single, product, terms, weights, n_terms)
+        if single is None:
+            subtract_terms(M, product, terms, weights, n_terms)
+        else:
+            for l in range(n_terms):
+                for j in range(d):
+                    product[l, j] = weights[l] * terms[l, j]
+            subtract_below(M, product, terms, n_terms)
     return b, t, why

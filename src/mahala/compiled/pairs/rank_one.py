@@ -4,9 +4,8 @@ With A the matrix that a step multiplies by v (LEGO: M, RDML: M⁻¹), every upd
 of steps, matrix products give A₀V and the Gram matrix V A₀ Vᵀ; within the block the Gram matrix follows every step
 exactly, each a is computed from the previous ones, and A is updated once at the end.
 
-Each kernel takes differences V (n, d) and labels y (±1), writes the steps and changes the model in place: for a
-`single` step (else None) the lower triangles of its matrices, for several steps the whole ones. `outside` is the number
-of directions that V omits because no pair differs in them; there M is I.
+Each kernel takes differences V (n, d) and labels y (±1), writes the steps and changes the model in place. `outside` is
+the number of directions that V omits because no pair differs in them; there M is I.
 """
 
 import math
@@ -16,7 +15,7 @@ import numpy as np
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import SKIPPED, Steps, helper, kernel
 from mahala.compiled.pairs.steps import COINCIDING, dot
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms, symmetrise
+from mahala.compiled.pairs.symmetric import subtract_terms, symmetrise
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -122,7 +121,6 @@ def stream_lego(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
-    single: bool | None,
     outside: int,
     inverse_trace: float,
     rule: tuple[float, float, float],
@@ -142,10 +140,7 @@ def stream_lego(
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if single is None:
-            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
-        else:
-            multiply(M, V[0], product[0])
+        gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
         gemm(product, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
         trace = trace_of(M, outside)
         most = max(most, trace)
@@ -175,8 +170,8 @@ def stream_lego(
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
-        subtract_terms(M, single, product, terms, weights, n_terms)
-        if single is None and (t == n or trace < SHRUNK * most):
+        subtract_terms(M, product, terms, weights, n_terms)
+        if t == n or trace < SHRUNK * most:
             symmetrise(M)
             most = 0.0
     return inverse_trace
@@ -187,7 +182,6 @@ def stream_rdml(
     V: FloatArray,
     y: SignArray,
     matrices: tuple[FloatArray, FloatArray],
-    single: bool | None,
     outside: int,
     lam: float,
     n_corrections: int,
@@ -209,10 +203,7 @@ def stream_rdml(
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if single is None:
-            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
-        else:
-            multiply(M, V[0], product[0])
+        gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
         any_moves = False
         for i in range(n_rows):
             dist[i] = dot(product[i], V[t + i])
@@ -220,10 +211,7 @@ def stream_rdml(
         if any_moves:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            if single is None:
-                gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
-            else:
-                multiply(R, V[0], solved[0])
+            gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
             gemm(solved, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
             gemm(V, t, False, V, t, True, inner, n_rows, n_rows, d, False)
         trace, inverse_trace = trace_of(M, outside), trace_of(R, outside)
@@ -263,9 +251,9 @@ def stream_rdml(
             if spoilt or trace < SHRUNK * most:
                 break
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
-        subtract_terms(M, single, product, moved, moves, n_terms)
-        subtract_terms(R, single, product, terms, weights, n_terms)
-        if single is None and (t == n or trace < SHRUNK * most):
+        subtract_terms(M, product, moved, moves, n_terms)
+        subtract_terms(R, product, terms, weights, n_terms)
+        if t == n or trace < SHRUNK * most:
             symmetrise(M)
             symmetrise(R)
             most = 0.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import Steps, helper, kernel
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms
+from mahala.compiled.pairs.symmetric import subtract_terms
 from mahala.support.arrays import FloatArray, IntArray, SignArray
 
 Rule = tuple[float, float, float, float]  # slack, lower, upper, the least |τ|
@@ -43,10 +43,8 @@ def step(t: int, label: int, margin: float, norm4: float, rule: Rule, steps: Ste
 
 
 @kernel
-def stream_indefinite(
-    V: FloatArray, y: SignArray, M: FloatArray, single: bool | None, b: float, rule: Rule, steps: Steps
-) -> float:
-    """Take one step per row of V, in blocks; M is read and written once per block, for a single row its lower half.
+def stream_indefinite(V: FloatArray, y: SignArray, M: FloatArray, b: float, rule: Rule, steps: Steps) -> float:
+    """Take one step per row of V, in blocks; M is read and written once per block.
 
     The distances inside a block are exact: `dist_t = v_tᵀM₀v_t - Σ_{l<t} c_l (v_lᵀv_t)²`.
     """
@@ -57,10 +55,7 @@ def stream_indefinite(
     terms = np.empty((size, d))
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
-        if single is None:
-            gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
-        else:
-            multiply(M, V[0], product[0])
+        gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
         gemm(V, start, False, V, start, True, gram, n_rows, n_rows, d, False)
         n_terms = 0
         for i in range(n_rows):
@@ -75,7 +70,7 @@ def stream_indefinite(
                 for j in range(d):
                     terms[n_terms, j] = V[t, j]
                 n_terms += 1
-        subtract_terms(M, single, product, terms, weights, n_terms)
+        subtract_terms(M, product, terms, weights, n_terms)
     return b
 
 

@@ -1,8 +1,4 @@
-"""Symmetric matrices of which a single step reads and writes the lower triangle only.
-
-That is half of the memory, and products of BLAS are not as fast for one vector. Kernels get True for `single` then, and
-None for several steps, for which they are compiled without the loops over a triangle.
-"""
+"""Symmetric matrices: products and updates of the lower triangle, or of the whole matrix."""
 
 import math
 
@@ -57,10 +53,8 @@ def subtract_below(A: FloatArray, left: FloatArray, right: FloatArray, n: int) -
 
 
 @helper
-def subtract_terms(
-    A: FloatArray, single: bool | None, space: FloatArray, terms: FloatArray, weights: FloatArray, n: int
-) -> None:
-    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`; on the lower triangle unless `single` is None.
+def subtract_terms(A: FloatArray, space: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
+    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`.
 
     One term leaves A exactly symmetric. The terms are scaled in place.
     """
@@ -69,21 +63,7 @@ def subtract_terms(
         for j in range(len(A)):
             terms[l, j] *= root
             space[l, j] = sign * terms[l, j]
-    if single is None:
-        gemm(space, 0, True, terms, 0, False, A, len(A), len(A), n, True)
-    else:
-        subtract_below(A, space, terms, n)
-
-
-@kernel
-def mirror(A: FloatArray) -> None:
-    """Copy the lower triangle to the upper one."""
-    d = len(A)
-    for top in range(0, d, TILE):
-        for left in range(0, top + 1, TILE):
-            for i in range(top, min(top + TILE, d)):
-                for j in range(left, min(left + TILE, i)):
-                    A[j, i] = A[i, j]
+    gemm(space, 0, True, terms, 0, False, A, len(A), len(A), n, True)
 
 
 @kernel
@@ -95,12 +75,3 @@ def symmetrise(A: FloatArray) -> None:
             for i in range(top, min(top + TILE, d)):
                 for j in range(left, min(left + TILE, i)):
                     A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
-
-
-@kernel
-def largest_diagonal(A: FloatArray) -> float:
-    """Return the largest absolute value of a diagonal entry."""
-    largest = 0.0
-    for i in range(len(A)):
-        largest = max(largest, abs(A[i, i]))
-    return largest

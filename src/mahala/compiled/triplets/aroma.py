@@ -12,7 +12,7 @@ import numpy as np
 from mahala.compiled.blas import gemm
 from mahala.compiled.jit import SKIPPED, Steps, helper, kernel
 from mahala.compiled.pairs.steps import dot
-from mahala.compiled.pairs.symmetric import multiply, subtract_terms
+from mahala.compiled.pairs.symmetric import subtract_terms
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.support.arrays import FloatArray
 
@@ -53,16 +53,14 @@ def stream_full(
     Q: FloatArray,
     matrices: tuple[FloatArray, FloatArray],
     covariances: tuple[FloatArray, FloatArray],
-    single: bool | None,
     rule: tuple[float, float],
     clock: int,
     steps: Steps,
 ) -> None:
     """Take one step for each row x of X and q of Q, the first with the number `clock`; `rule` is r and the margin.
 
-    Of the covariances Λ and Γ a `single` step (else None) reads and writes the lower triangles. The matrices are M, and
-    an empty one or the sum of each update times the number of earlier models, which did not have it; the mean of all
-    models follows from it.
+    The matrices are M, and an empty one or the sum of each update times the number of earlier models, which did not
+    have it; the mean of all models follows from it. The covariances are Λ and Γ.
     """
     (n, d), e, (r, margin) = X.shape, Q.shape[1], rule
     (M, late), (Lambda, Gamma) = matrices, covariances
@@ -75,9 +73,8 @@ def stream_full(
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
         gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
-        if single is None:
-            gemm(X, start, False, Lambda, 0, False, left, n_rows, d, d, False)
-            gemm(Q, start, False, Gamma, 0, False, right, n_rows, e, e, False)
+        gemm(X, start, False, Lambda, 0, False, left, n_rows, d, d, False)
+        gemm(Q, start, False, Gamma, 0, False, right, n_rows, e, e, False)
         k = 0
         for i in range(n_rows):
             t = start + i
@@ -90,9 +87,6 @@ def stream_full(
             tau[t] = 0.0
             if not p[t] > 0.0:
                 continue
-            if single is not None:
-                multiply(Lambda, x, left[0])
-                multiply(Gamma, q, right[0])
             without(left[i], u, a, k, x, u[k])
             without(right[i], v, b, k, q, v[k])
             x_norm, q_norm = dot(u[k], x), dot(v[k], q)
@@ -112,5 +106,5 @@ def stream_full(
         _subtract_outer(M, u, v, lengths, k, left)
         if len(late):
             _subtract_outer(late, u, v, lates, k, left)
-        subtract_terms(Lambda, single, left, u, a, k)
-        subtract_terms(Gamma, single, right, v, b, k)
+        subtract_terms(Lambda, left, u, a, k)
+        subtract_terms(Gamma, right, v, b, k)

@@ -1,8 +1,8 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sized
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -11,13 +11,13 @@ from mahala.comparisons import Pairs
 from mahala.compiled.jit import Steps
 from mahala.compiled.pairs import cholesky
 from mahala.compiled.pairs import psd as kernels
-from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_sparse
-from mahala.compiled.pairs.symmetric import largest_diagonal, mirror
+from mahala.compiled.pairs.steps import COINCIDING, stream_dual, stream_indefinite, stream_sparse
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.kernels import Kernel, check_kernel
 from mahala.metric.matrices import row_dots
 from mahala.metric.steps import Step
+from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix, are_few
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, Rows, SignArray, check_room
 from mahala.support.limits import one_blas_thread
 from mahala.support.model_files import ModelFileError
@@ -36,51 +36,7 @@ SMALL_DIMENSION = 512
 
 _LABELS = {label: np.array([label], dtype=np.int8) for label in (-1, 1)}
 
-
-class SymmetricMatrix:
-    """A symmetric matrix of which single steps, as those of `learn_one`, read and write the lower triangle only.
-
-    So a step takes a quarter of the time, or a half of it for few features.
-    """
-
-    def __init__(self, A: FloatArray) -> None:
-        self.lower = A  # the upper triangle counts only where the matrix is whole
-        self._is_whole = True
-
-    def whole(self) -> FloatArray:
-        """Return the matrix after all its steps."""
-        if not self._is_whole:
-            mirror(self.for_steps(1))
-            self._is_whole = True
-        return self.lower
-
-    def for_steps(self, n: int) -> FloatArray:
-        """Return the matrix for n compiled steps: a single one has the lower triangle to read and write."""
-        if n > 1:
-            self.whole()
-        if not self.lower.flags.writeable:  # it was loaded as a memory map
-            self.lower = self.lower.copy()
-        self._is_whole = n > 1
-        return self.lower
-
-
-def single(steps: Sized) -> Literal[True] | None:
-    """Return what tells a kernel whether these are several steps."""
-    return True if len(steps) == 1 else None
-
-
-class AfterAllSteps:
-    """An attribute that is a matrix after all its steps; a `SymmetricMatrix` or None is kept under another name."""
-
-    def __init__(self, kept_as: str) -> None:
-        self._name = kept_as
-
-    def __get__(self, state: Any, kind: type) -> Any:
-        matrix = getattr(state, self._name)
-        return None if matrix is None else matrix.whole()
-
-    def __set__(self, state: Any, matrix: FloatArray | None) -> None:
-        setattr(state, self._name, None if matrix is None else SymmetricMatrix(matrix))
+Outcome = tuple[float, float, int]  # of a step: its p, τ and predicted label
 
 
 class PairChunk(NamedTuple):
@@ -107,20 +63,40 @@ class PairState(Stateful, ABC):
     def finish(self) -> None:
         """Do nothing: the steps ran in the coordinates of the rows."""
 
-    @abstractmethod
     def feed(self, chunk: PairChunk, rule: Any, steps: Steps) -> None:
         """Take the steps of a chunk and write what they did to `steps`."""
+        V, y = chunk
+        if not self._are_few(len(y)) or is_sparse(V):
+            self._stream(chunk, rule, steps)
+            return
+        for t, label in enumerate(y.tolist()):
+            steps[0][t], steps[1][t], steps[2][t] = self._step(V[t % len(V)], label, rule)
 
-    def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
-        """Take a step for one difference of full length; return its p, τ and predicted label."""
-        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
-        chunk = PairChunk(v[np.newaxis], _LABELS[y])
+    def feed_one(self, v: FloatArray, y: int, rule: Any) -> Outcome:
+        """Take a step for one difference of full length."""
         if len(v) <= SMALL_DIMENSION:
-            self.feed(chunk, rule, steps)
-        else:
-            with one_blas_thread():
-                self.feed(chunk, rule, steps)
+            return self._feed_one(v, y, rule)
+        with one_blas_thread():
+            return self._feed_one(v, y, rule)
+
+    def _feed_one(self, v: FloatArray, y: int, rule: Any) -> Outcome:
+        if self._are_few(1):
+            return self._step(v, y, rule)
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
+        self._stream(PairChunk(v[np.newaxis], _LABELS[y]), rule, steps)
         return p.item(), tau.item(), predicted.item()
+
+    def _are_few(self, n: int) -> bool:
+        """Whether so many more steps are taken one by one, in NumPy: so are single ones."""
+        return n == 1 or are_few(self.n_steps + n, float(len(self._M.lower)) ** 2)
+
+    @abstractmethod
+    def _step(self, v: FloatArray, y: int, rule: Any) -> Outcome:
+        """Take a step in NumPy."""
+
+    @abstractmethod
+    def _stream(self, chunk: PairChunk, rule: Any, steps: Steps) -> None:
+        """Take the steps of a chunk in compiled code."""
 
 
 class MarginRule(NamedTuple):
@@ -193,7 +169,42 @@ class MarginState(PairState):
     def threshold(self) -> float:
         return max(self.b, 1.0)
 
-    def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
+    def _are_few(self, n: int) -> bool:
+        if self.psd != 1:
+            return super()._are_few(n)
+        # A projection takes an eigenvector.
+        return are_few(self.n_steps + n, 2.0 * float(len(self._M.lower)) ** 3)
+
+    def _step(self, v: FloatArray, y: int, rule: MarginRule) -> Outcome:
+        norm2 = blas.ddot(v, v) if len(v) else 0.0
+        margin = self.b - (blas.ddot(v, self._M.times(v)) if len(v) else 0.0)
+        p = 1.0 - y * margin
+        tau = min(max(p / (norm2 * norm2 + 1.0 + rule.slack), rule.lower), rule.upper)
+        tau = 0.0 if abs(tau) < rule.min_step else tau + 0.0  # never SKIPPED
+        s = tau * y
+        if s:
+            self.b = max(self.b + s, 1.0) if self.psd == 1 else self.b + s
+            if norm2 >= (kernels.COINCIDING if self.psd == 1 else COINCIDING):
+                self._M.add(-s, v)
+                if self.psd == 1:
+                    self._project(s)
+        self._count_one(norm2, tau)
+        self.n_steps += 1
+        if self.psd > 1 and self.n_steps % self.psd == 0:
+            self.M, self.b = self.constrained()
+        return p, tau, 1 if margin >= 0.0 else -1
+
+    def _project(self, s: float) -> None:
+        """Remove the negative eigenvalue of M, at most one, that a step M - s v vᵀ leaves."""
+        self.R = None  # which is of an earlier M
+        if s > 0.0:
+            values, vectors, *_, failed = lapack.dsyevr(self._M.lower.T, range="I", il=1, iu=1, lower=0)
+            if failed:
+                self.M, self.b = self.constrained()
+            elif values[0] < 0.0:
+                self._M.add(-float(values[0]), vectors[:, 0])
+
+    def _stream(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
         if not self.tuning.flags.writeable:
             self.make_writable("tuning", "R")
         V, y = chunk
@@ -215,8 +226,7 @@ class MarginState(PairState):
                 arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
                 self.b = stream_sparse(arrays, y[part], self.M, self.b, rule.step, taken)
             else:
-                M = self._M.for_steps(stop - start)
-                self.b = stream_indefinite(V[part], y[part], M, single(y[part]), self.b, rule.step, taken)
+                self.b = stream_indefinite(V[part], y[part], self._M.for_steps(), self.b, rule.step, taken)
             self._count(norms2[part], taken[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
@@ -237,13 +247,16 @@ class MarginState(PairState):
     def _count(self, norms2: FloatArray, tau: FloatArray) -> None:
         self.n_steps += len(tau)
         if len(tau) == 1:  # the same as below at a fraction of its cost
-            largest, length = float(norms2[0]), abs(float(tau[0]))
-            if length:
-                self.mass = max(self.mass, length * largest, float(largest_diagonal(self._M.lower)))
-        else:
-            largest, term = float(norms2.max()), float(np.max(np.abs(tau) * norms2))
-            self.mass = max(self.mass, term, float(np.abs(self._M.lower.diagonal()).max(initial=0.0)))
+            self._count_one(float(norms2[0]), float(tau[0]))
+            return
+        largest, term = float(norms2.max()), float(np.max(np.abs(tau) * norms2))
+        self.mass = max(self.mass, term, self._M.largest_on_diagonal())
         self.radius = max(self.radius, largest**2 + 1.0)
+
+    def _count_one(self, norm2: float, tau: float) -> None:
+        if tau:
+            self.mass = max(self.mass, abs(tau) * norm2, self._M.largest_on_diagonal())
+        self.radius = max(self.radius, norm2 * norm2 + 1.0)
 
     def losses(self, V: FloatArray, y: SignArray) -> FloatArray:
         """Return the signed loss p of each pair under the model as it is."""
@@ -316,8 +329,9 @@ class MarginState(PairState):
         # Coinciding points move b alone: R is not read before the first pair that differs.
         R = np.zeros(padded_shape(V.shape[1])) if self.R is None else self.R
         while True:
-            matrices = self._M.for_steps(len(y)), R
-            self.b, done, why = kernels.stream_psd(V, y, matrices, single(y), self.tuning, self.b, rule.step, steps)
+            single: Any = len(y) == 1 or None
+            matrices = self._M.for_steps(len(y) == 1), R
+            self.b, done, why = kernels.stream_psd(V, y, matrices, single, self.tuning, self.b, rule.step, steps)
             if why == kernels.PROJECT:
                 self.M, self.b = self.constrained()
             if why:
@@ -329,7 +343,7 @@ class MarginState(PairState):
     def _feed_few(self, V: FloatArray, y: SignArray, rule: MarginRule, steps: Steps) -> None:
         self.R = None  # which is for many features
         while True:
-            M = self._M.for_steps(2)
+            M = self._M.for_steps()
             self.b, done, why = cholesky.stream_few(V, y, M, self.tuning, self.b, rule.step, steps)
             if why == kernels.PROJECT:
                 self.M, self.b = self.constrained()
