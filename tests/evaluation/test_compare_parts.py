@@ -266,7 +266,7 @@ def test_a_distance_that_is_mostly_a_date_is_named():
     assert "a date or number of rows" not in subjects(compare(numbers, y, PANEL, folds=3, repeats=1, scaling="none"))
 
 
-@pytest.mark.parametrize("kind", ["classes", "array"])
+@pytest.mark.parametrize("kind", ["number", "classes", "array"])
 def test_columns_that_give_the_label_away_together_are_named(kind):
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.normal(size=(200, 4)), columns=["a", "b", "c", "d"])
@@ -283,7 +283,7 @@ def test_columns_that_give_the_label_away_together_are_named(kind):
     assert caution.sentence.endswith("): a leak? If so, drop them.")
     linear = next(entry for entry in board.models if "regression" in entry.name)
     assert linear.error < 0.02
-    noise = rng.integers(0, 2, 200)
+    noise = rng.normal(size=200) if kind == "number" else rng.integers(0, 2, 200)
     assert "a possible leak" not in subjects(compare(rows, noise, ["LDA"], folds=3, repeats=1))
 
 
