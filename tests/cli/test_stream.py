@@ -155,7 +155,8 @@ def test_lines_that_need_items_fail_once(run, tmp_path):
 
 def test_items_that_are_none(run, tmp_path):
     np.savez(tmp_path / "two.npz", a=np.eye(2), b=np.eye(2))
-    (tmp_path / "broken.npy").write_bytes(b"hello")
+    for name in ("broken.npy", "there.csv"):
+        (tmp_path / name).write_bytes(b"hello")
     np.save(tmp_path / "flat.npy", np.ones(3))
     (tmp_path / "zip.npy").write_bytes((tmp_path / "two.npz").read_bytes())
     for name, message in {
@@ -163,7 +164,7 @@ def test_items_that_are_none(run, tmp_path):
         "broken.npy": "is not a readable .npy file",
         "flat.npy": "items must be rows of numbers, got float64 of shape (3,)",
         "zip.npy": "is not a readable .npy file",
-        "there.csv": "--items must be a .npy or .npz file",
+        "there.csv": "must be a file of vectors, .npy, .npz or .parquet",
         "nowhere.npy": "No such file",
     }.items():
         assert message in run(*PA, "--items", str(tmp_path / name), text="", code=2).stderr

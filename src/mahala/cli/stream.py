@@ -36,7 +36,7 @@ def stream(
     learner: Annotated[str | None, typer.Option(help="Online learner of a new model: PA, OASIS, adapter, ...")] = None,
     settings: Settings = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of lines, also .gz; default: stdin.")] = None,
-    items: Annotated[Path | None, typer.Option(help=".npy or .npz file of rows that points refer to.")] = None,
+    items: Annotated[Path | None, typer.Option(help="File of vectors, such as .npy, that points refer to.")] = None,
     features: Annotated[int | None, typer.Option(help="Number of features, if points are objects.", min=1)] = None,
     new_input: Annotated[bool, typer.Option("--new-input", help="Learn from the first line of another input.")] = False,
     max_line: Annotated[int, typer.Option(help="Longer lines, in bytes, are malformed.", min=1)] = LONGEST,

@@ -123,18 +123,14 @@ def open_input(path: Path | None) -> AbstractContextManager[Any]:
 
 
 def read_items(path: Path) -> Rows:
-    """Return the rows of an .npz file, or of a memory-mapped .npy file."""
-    from mahala.data.array_files import read_npz
+    """Return the rows of a file of vectors; those of an .npy file are mapped, since it may be large, and grow."""
+    if path.suffix != ".npy":
+        from mahala.data.vector_files import read_vectors
 
-    if path.suffix not in (".npy", ".npz"):
-        raise ValueError(f"--items must be a .npy or .npz file, got {path}")
+        return read_vectors(path)[0]
     check_readable(path)
-    rows: Rows
-    if path.suffix == ".npz":
-        rows, _ = read_npz(str(path))
-        return rows
     try:
-        rows = open_memmap(path, mode="r")
+        rows: Rows = open_memmap(path, mode="r")
     except OSError:
         raise
     except Exception as error:  # damaged files cause errors of many types
