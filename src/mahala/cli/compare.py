@@ -309,13 +309,13 @@ def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -
 
 def _chosen(names: str, panel: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return learners and predictors by name, with the settings of the panel if they are in it."""
-    names_in_panel = {name.lower(): name for name in panel}
+    from mahala.evaluation.cross_validation.panel import named_learners
+
     chosen: dict[str, Any] = {}
-    for name in filter(None, (part.strip() for part in names.split(","))):
-        exact = names_in_panel.get(name.lower()) or (names_in_panel.get("pa-i") if name.lower() == "pa" else None)
-        if exact is not None:
-            chosen[exact] = panel[exact]
-        else:
+    for name in filter(None, map(str.strip, names.split(","))):
+        try:
+            chosen |= named_learners([name], panel)
+        except ValueError:  # it is another learner
             learner = learner_named(name, [], seed, "--learners")
             chosen[type(learner).__name__] = learner
     if not chosen:

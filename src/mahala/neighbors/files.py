@@ -24,18 +24,14 @@ def to_parts(model: Fitted) -> tuple[dict[str, object], Arrays]:
     arrays |= {"plain": rows.points.plain, "numbers": rows.numbers, "folds": rows.folds}
     arrays |= {"y": rows.target.y, "weights": rows.target.weights, "left_out": model.left_out}
     arrays |= {"map": model.map, "maps": np.stack(model.maps)}
-    if rows.points.coordinates is not None:
-        arrays["coordinates"] = rows.points.coordinates
     if model.line is not None:
         lines = [model.line, *model.lines]
         arrays["slopes"] = np.stack([line.slopes for line in lines])
         arrays["constants"] = np.stack([line.constants for line in lines]).astype(np.float64)
         header["penalty"] = model.line.penalty
-    if rows.groups is not None:
-        arrays["groups"] = rows.groups
-    if model.tree_rows is not None:
-        arrays["tree_rows"] = model.tree_rows
-        arrays["tree_digest"] = model.tree_digest()
+    digest = None if model.tree_rows is None else model.tree_digest()
+    optional = {"coordinates": rows.points.coordinates, "groups": rows.groups, "tree_rows": model.tree_rows}
+    arrays |= {name: array for name, array in (optional | {"tree_digest": digest}).items() if array is not None}
     return header, arrays
 
 

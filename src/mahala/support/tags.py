@@ -212,7 +212,7 @@ def row_labels(y: Any, n_rows: int, least: float = 0.0) -> Labels:
     return class_codes(y, n_rows) if tags is None else tags
 
 
-def read_tags(y: Any, n_rows: int, least: float = 0.0, name: str = "y") -> TagSets | None:
+def read_tags(y: Any, n_rows: int, least: float = 0.0) -> TagSets | None:
     """Return the tags of rows, or None if these have one label each.
 
     Tags are an indicator matrix, dense with at least two columns or sparse, or a collection of tags for each row.
@@ -226,7 +226,7 @@ def read_tags(y: Any, n_rows: int, least: float = 0.0, name: str = "y") -> TagSe
     if is_sparse(y) or getattr(y, "ndim", 1) == 2:
         if not is_sparse(y) and y.shape[1] < 2:
             return None
-        indicator = _indicator(y, name)
+        indicator = _indicator(y)
     else:
         rows = y if isinstance(y, list | tuple) else np.asarray(y)
         if isinstance(rows, np.ndarray) and (rows.dtype != object or rows.ndim != 1):
@@ -239,9 +239,9 @@ def read_tags(y: Any, n_rows: int, least: float = 0.0, name: str = "y") -> TagSe
         if numbers is not None and np.isin(numbers, (0, 1)).all():
             indicator = sp.csr_array(numbers)
         else:
-            indicator = _of_collections(rows, name)
+            indicator = _of_collections(rows)
     if indicator.shape[0] != n_rows:
-        raise ValueError(f"{name} must have tags for each of the {n_rows} rows, got {indicator.shape[0]} sets")
+        raise ValueError(f"y must have tags for each of the {n_rows} rows, got {indicator.shape[0]} sets")
     return TagSets(indicator, float(least))
 
 
@@ -260,18 +260,18 @@ def n_classes(labels: Labels) -> int:
     return labels.n_classes if isinstance(labels, TagSets) else int(labels.max()) + 1
 
 
-def _indicator(y: Any, name: str) -> csr_array:
+def _indicator(y: Any) -> csr_array:
     if is_sparse(y):
         matrix = sp.csr_array(y)
-        check_valid_sparse(matrix, name)
+        check_valid_sparse(matrix, "y")
         matrix.sum_duplicates()
     else:
-        matrix = sp.csr_array(as_floats(y, name))
+        matrix = sp.csr_array(as_floats(y, "y"))
     matrix.eliminate_zeros()
     if not (matrix.data == 1).all():
         wrong = matrix.data[matrix.data != 1][0]
         advice = "a column for each tag; for tags that are numbers give a set for each row"
-        raise ValueError(f"{name} with several columns must be an indicator matrix of 0 and 1, {advice}, got {wrong}")
+        raise ValueError(f"y with several columns must be an indicator matrix of 0 and 1, {advice}, got {wrong}")
     return matrix
 
 
@@ -283,18 +283,18 @@ def _as_numbers(rows: Any) -> Array | None:
     return numbers if numbers.ndim == 2 and numbers.dtype.kind in "biuf" else None
 
 
-def _of_collections(rows: Iterable[Iterable[Hashable]], name: str) -> csr_array:
+def _of_collections(rows: Iterable[Iterable[Hashable]]) -> csr_array:
     """Return the indicator matrix of tags that are given by row."""
     columns, indices, ends = dict[Hashable, int](), list[int](), [0]
     for number, row in enumerate(rows):
         if not isinstance(row, COLLECTIONS):
-            raise ValueError(f"{name} must hold a set or list of tags for each row, got {row!r} for row {number}")
+            raise ValueError(f"y must hold a set or list of tags for each row, got {row!r} for row {number}")
         try:
             tags = set(row)
         except TypeError:
-            raise ValueError(f"{name} must hold tags, such as text or integers, got {row!r} for row {number}") from None
+            raise ValueError(f"y must hold tags, such as text or integers, got {row!r} for row {number}") from None
         if any(map(is_missing, tags)):
-            raise ValueError(f"{name} must hold tags, such as text or integers, got a missing value for row {number}")
+            raise ValueError(f"y must hold tags, such as text or integers, got a missing value for row {number}")
         # Sorted, because the order of a set of text differs between processes.
         indices += (columns.setdefault(tag, len(columns)) for tag in sorted(tags, key=repr))
         ends.append(len(indices))
