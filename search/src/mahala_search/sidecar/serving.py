@@ -54,7 +54,9 @@ class Served:
         maps = QueryMaps.from_arrays(load(model.maps)) if model.maps else None
         settings = space.settings
         numbers = settings.width, settings.similarity, salt, settings.control
-        return cls(space.id, *numbers, model.version, maps, model.names)
+        served = cls(space.id, *numbers, model.version, maps, model.names)
+        len(served._ids)  # made here, and not in the first search that needs it
+        return served
 
     def to_bytes(self) -> bytes:
         """Return it as a safetensors file, for `from_bytes`."""
