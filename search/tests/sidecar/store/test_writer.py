@@ -160,6 +160,17 @@ def test_a_slow_store(store, space, writer, monkeypatch):
     assert places(store, space) == [("s", [0.0] * 3)]  # once, although it was in the queue and in the spool
 
 
+def test_what_waits_for_others_that_are_written_is_not_spooled(store, space, writer, monkeypatch):
+    write = store.write
+    monkeypatch.setattr("mahala_search.sidecar.store.writer.MOST", 1)
+    monkeypatch.setattr(store, "write", lambda batch: (time.sleep(0.1), write(batch))[1])
+
+    async def several():
+        return await asyncio.gather(*(writer.submit(space.id, page(f"s{at}")) for at in range(4)))
+
+    assert [is_stored for _, is_stored in asyncio.run(several())] == [True] * 4
+
+
 def test_a_full_spool_is_refused_at_once(store, space, writer, monkeypatch):
     monkeypatch.setattr(writer._spool, "_most", 1200)
     with Locked(store):

@@ -19,7 +19,7 @@ from mahala_search.sidecar.store.store import Store
 log = logging.getLogger("mahala_search")
 
 # Works that one transaction takes, and works in the queue beyond which more go to the spool.
-MOST, WAITING = 200, 10_000
+MOST, WAITING = 200, 5_000
 # Seconds of a transaction after which the works that wait for it go to the spool.
 _PATIENCE = 0.15
 # Seconds between two looks whether the database can be written, and after which it counts as one that cannot.
