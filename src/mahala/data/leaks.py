@@ -27,6 +27,8 @@ _UNEXPLAINED = 1e-3
 _MOST_PAIRED, _MOST_SUMMED, _MOST_TOGETHER, _TRIED = 40, 8, 5, 5
 # The most sets of columns of few values, with so many rows for each combination of values.
 _MOST_SETS, _ROWS_OF_CELL = 1_000, 5
+# Rows for each column and each class but one, below which even kinds that differ by nature can be separated.
+_ROWS_OF_WEIGHT = 30
 # The largest share of mistakes by least squares of functions that are tried, and the most columns that are multiplied.
 _MOST_MISTAKES, _MOST_MULTIPLIED = 0.25, 3
 # Classes border on each other if one row in 20 is nearer to another class than this share of the usual row. Where all
@@ -242,6 +244,8 @@ def _is_function(rows: FloatArray, codes: IndexArray) -> bool:
     cells, counts = _cells(rows, codes)
     if len(codes) >= _ROWS_OF_CELL * len(counts):
         return _are_next(cells, counts) and _predicts(_tree(len(counts)), rows, codes, _SEPARATED)
+    if len(codes) < _ROWS_OF_WEIGHT * rows.shape[1] * int(codes.max()):
+        return False
     for functions in (rows, _quadratic(rows)) if rows.shape[1] <= _MOST_MULTIPLIED else (rows,):
         if _mistakes(functions, codes) > _MOST_MISTAKES:
             continue
