@@ -114,9 +114,9 @@ def _people(address: str, database: str) -> Iterator[None]:
                 os.kill(os.getpid(), signal.SIGINT)  # the server ends
 
     logging.getLogger("mahala_search.client").setLevel(logging.ERROR)  # the server ends before its client
-    threading.Thread(target=search, name="mahala-people", daemon=True).start()  # its first request waits for the server
     try:
         with suppress(KeyboardInterrupt):
+            threading.Thread(target=search, name="mahala-people", daemon=True).start()  # it waits for the server
             yield
     finally:
         end.set()
