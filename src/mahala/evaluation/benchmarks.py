@@ -110,14 +110,8 @@ class Benchmark:
 
     def means(self, number: str = "error") -> FloatArray:
         """Return the means over the runs: a row per data set, and a column per learner."""
-        places = {name: (at,) for at, name in enumerate(self.datasets)}
-        sums, counts = np.zeros((2, len(self.datasets), len(self.learners)))
-        for cell in self.cells:
-            place = (*places[cell.dataset], self.learners.index(cell.method))
-            sums[place] += cell.numbers[number]
-            counts[place] += 1.0
-        result: FloatArray = sums / counts
-        return result
+        numbers = np.array([cell.numbers[number] for cell in self.cells])  # by data set, run and learner
+        return np.asarray(numbers.reshape(len(self.datasets), -1, len(self.learners)).mean(axis=1))
 
     def wilcoxon(self, first: str, second: str, number: str = "error") -> float:
         """Return the p-value of Wilcoxon's signed-rank test that two learners are equal over the data sets."""
