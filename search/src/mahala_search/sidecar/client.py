@@ -113,9 +113,8 @@ class Client:
         self._change = threading.Condition()
         self._closed = False
         self._follow()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._send_all, self._follow_all)]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._run, name="mahala-client", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -129,8 +128,7 @@ class Client:
         with self._change:
             self._closed = True
             self._change.notify_all()
-        for thread in self._threads:
-            thread.join(seconds)
+        self._thread.join(seconds)
         if self._is_own:
             self._http.close()
 
@@ -228,13 +226,6 @@ class Client:
         except (httpx.HTTPError, ServiceError, ValueError, KeyError) as error:
             log.warning("the model of the sidecar could not be read: %s", error)
 
-    def _follow_all(self) -> None:
-        while not self._closed:
-            with self._change:
-                self._change.wait_for(lambda: self._closed, self._pause)
-            if not self._closed:
-                self._follow()
-
     def _put(self, path: str, body: dict[str, Any]) -> None:
         with self._change:
             self._queue.append((path, body))
@@ -243,25 +234,27 @@ class Client:
                 self.dropped += 1
             self._change.notify_all()
 
-    def _send_all(self) -> None:
-        while True:
+    def _run(self) -> None:
+        """Send what waits, and look for a newer model from time to time."""
+        due = time.monotonic() + self._pause
+        while not self._closed:
             with self._change:
-                self._change.wait_for(lambda: self._closed or bool(self._queue))
-                if self._closed:
-                    return
+                self._change.wait_for(lambda: self._closed or self._queue, max(0.0, due - time.monotonic()))
                 entries = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
                 self._sending = len(entries)
+            if time.monotonic() >= due and not self._closed:
+                self._follow()
+                due = time.monotonic() + self._pause
             # What was shown goes first: its events name it.
             entries.sort(key=lambda entry: entry[0] != "/shown")
-            left = list(entries)
-            for path, group in itertools.groupby(entries, key=lambda entry: entry[0]):
+            for path, group in itertools.groupby(list(entries), key=lambda entry: entry[0]):
                 bodies = [body for _, body in group]
                 if not self._send(path, bodies):
                     break
-                del left[: len(bodies)]
+                del entries[: len(bodies)]
             with self._change:
-                if left:
-                    self._queue.extendleft(reversed(left))
+                if entries:
+                    self._queue.extendleft(reversed(entries))
                     self._change.wait_for(lambda: self._closed, _PAUSE)
                 self._sending = 0
                 self._change.notify_all()
