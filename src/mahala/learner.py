@@ -92,7 +92,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """Return the paper of the algorithm as BibTeX: `print(learner.cite())`."""
         return "\n\n".join(reference.bibtex() for reference in references_of(cls))
 
-    def transform(self, X: RowsLike) -> Any:
+    def transform(self, X: "RowsLike") -> Any:
         """Map rows into the space in which Euclidean distances are the learned ones.
 
         Under a bilinear similarity rows are mapped as queries: the similarity to an item is the inner product with the
@@ -132,7 +132,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint(OF_LEARNERS, name)}")
             return object.__getattribute__(self, name)  # the error that brought us here
 
-    def margins(self, X: Comparisons | ArrayLike) -> FloatArray:
+    def margins(self, X: "Comparisons | ArrayLike") -> FloatArray:
         """Return by how much each comparison is decided: positive for similar pairs and for triplets in their order.
 
         Parameters
@@ -142,7 +142,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         return self.metric_.margins(self._judged(X))  # type: ignore[no-any-return]
 
-    def predict_comparisons(self, X: Comparisons | ArrayLike) -> SignArray:
+    def predict_comparisons(self, X: "Comparisons | ArrayLike") -> SignArray:
         """Return +1 for similar pairs and for triplets in their order, else -1.
 
         Pairs need a threshold, which learners from all the data get from `calibrate_threshold`.
@@ -160,7 +160,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._check_features(comparisons, reset=False)
         return comparisons
 
-    def score(self, X: Any, y: ArrayLike | None = None) -> float:
+    def score(self, X: Any, y: "ArrayLike | None" = None) -> float:
         """Return how well the metric judges: a number from 0 to 1, the higher the better.
 
         For triplets and quadruplets, the share in the right order. For pairs, the share on the right side of the
@@ -283,7 +283,7 @@ class DistanceMixin:
         """Return the learned matrix M."""
         return self.metric_.matrix  # type: ignore[no-any-return]
 
-    def pair_distance(self: Any, pairs: Pairs | ArrayLike, *, squared: bool = False) -> FloatArray:
+    def pair_distance(self: Any, pairs: "Pairs | ArrayLike", *, squared: bool = False) -> FloatArray:
         """Return the learned distance of the two rows of each pair.
 
         Parameters
@@ -293,7 +293,7 @@ class DistanceMixin:
         """
         return self.metric_.pair_distance(self._pairs(pairs), squared=squared)  # type: ignore[no-any-return]
 
-    def _pairs(self: Any, pairs: Pairs | ArrayLike) -> Pairs:
+    def _pairs(self: Any, pairs: "Pairs | ArrayLike") -> Pairs:
         """Return valid pairs, given as such or as an array."""
         self._check_fitted()
         checked = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
