@@ -96,11 +96,7 @@ def _write_files(folder):
     lines = {
         "pairs.jsonl": [{"x": a, "x2": b, "similar": i % 2 == 0} for i, (a, b) in enumerate(pairwise(X))],
         "clicks.jsonl": [{"query": i, "positive": i + 1, "negative": i + 2} for i in range(30)],
-        "impressions.jsonl": [{"query": q, "shown": [1, 2, 3], "clicked": [False, True, False]} for q in queries],
     }
-    np.savez("queries.npz", X=queries, ids=[f"query {at}" for at in range(8)])
-    shown = {"query_id": "s", "user_query": "query 3", "query_response_hit_ids": ["5", "7"]}
-    lines["events.jsonl"] = [shown, {"query_id": "s", "action_name": "click", "object_id": "7"}]
     for name, records in lines.items():
         text = "".join(json.dumps(record, default=np.ndarray.tolist) + "\n" for record in records)
         (folder / name).write_text(text)

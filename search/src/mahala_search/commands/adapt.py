@@ -40,7 +40,7 @@ def adapt(
     The adapter continues to learn from clicks with `mahala stream --model FILE`. `search` and `evaluate` take it as a
     model.
 
-    Example:
+    Examples:
 
         mahala adapt --qrels qrels.tsv --queries queries.npy --items items.npy --output adapter.safetensors
     """
