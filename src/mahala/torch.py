@@ -63,10 +63,9 @@ class MetricLayer(nn.Module):
             raise ValueError(f"metric must take rows as they are, but it has a preprocessor of tables: {advice}")
         self._start = learned
         self._trainable = trainable
-        self.steps = nn.Sequential(*(_step(step, dtype) for step in getattr(learned, "steps", ())))
-        self.weight = nn.Parameter(
-            torch.tensor(_linear_map(learned), dtype=dtype or torch.get_default_dtype()), requires_grad=trainable
-        )
+        dtype = dtype or torch.get_default_dtype()
+        self.steps = nn.Sequential(*(_Step(step, dtype) for step in getattr(learned, "steps", ())))
+        self.weight = nn.Parameter(torch.tensor(_linear_map(learned), dtype=dtype), requires_grad=trainable)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return rows of shape (..., n_features) in the coordinates of the metric."""
@@ -91,24 +90,20 @@ class MetricLayer(nn.Module):
         return f"in_features={n_features}, out_features={n_components}, trainable={self._trainable}"
 
 
-class _Divided(nn.Module):
-    """Rows divided by the scales of their features."""
+class _Step(nn.Module):
+    """A step before the linear map: rows divided by the scales of their features, or by their lengths."""
 
-    scales: Tensor
+    scales: Tensor | None
 
-    def __init__(self, scales: Tensor) -> None:
+    def __init__(self, step: Step, dtype: torch.dtype) -> None:
         super().__init__()
+        if not isinstance(step, Scales | UnitRows):
+            raise ValueError("metric must have a linear map, but it has a kernel: a layer cannot hold it")
+        scales = torch.tensor(step.scales, dtype=dtype) if isinstance(step, Scales) else None
         self.register_buffer("scales", scales)
 
     def forward(self, rows: Tensor) -> Tensor:
-        return rows / self.scales
-
-
-class _UnitLength(nn.Module):
-    """Rows divided by their lengths."""
-
-    def forward(self, rows: Tensor) -> Tensor:
-        return nn.functional.normalize(rows, dim=-1)
+        return nn.functional.normalize(rows, dim=-1) if self.scales is None else rows / self.scales
 
 
 def fit_loader(
@@ -239,11 +234,3 @@ def _linear_map(metric: MahalanobisMetric | BilinearMetric) -> RealArray:
         return metric.components
     matrix: RealArray = (metric.matrix.toarray() if is_sparse(metric.matrix) else metric.matrix).T
     return matrix
-
-
-def _step(step: Step, dtype: torch.dtype | None) -> nn.Module:
-    if isinstance(step, Scales):
-        return _Divided(torch.tensor(step.scales, dtype=dtype or torch.get_default_dtype()))
-    if isinstance(step, UnitRows):
-        return _UnitLength()
-    raise ValueError("metric must have a linear map, but it has a kernel: a layer of linear features cannot hold it")
