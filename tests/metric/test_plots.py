@@ -80,6 +80,26 @@ def test_names_that_would_overlap_are_left_out():
     assert [text.get_text() for text in ax.texts] == ["one"]
 
 
+def overlaps(figure, texts):
+    """Return how many texts lie on others in the finished picture."""
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in texts]
+    return sum(box.count_overlaps(boxes[:at]) for at, box in enumerate(boxes))
+
+
+def test_names_are_apart_in_the_finished_picture():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    names = [f"bottle number {at} of the cellar" for at in range(40)]
+    figure = METRIC.plot_map(X, np.repeat(["a class with a long name", "b"], 20), names=names).figure
+    for ax in figure.axes:
+        assert len(ax.texts) > 5
+        assert overlaps(figure, ax.texts) == 0
+        assert all(figure.bbox.containsx(end) for text in ax.texts for end in text.get_window_extent().intervalx)
+    long = [f"total_dissolved_solids_in_the_second_sample_after_fermentation_{at}" for at in range(3)]
+    ax = MahalanobisMetric(np.eye(3), feature_names=long).plot_weights(X)
+    assert overlaps(ax.figure, ax.get_yticklabels()) == 0
+
+
 def test_weights_are_shares_of_the_mean_squared_distance(rows):
     matrix = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.1], [0.0, 0.1, 1.0]])
     metric = MahalanobisMetric(matrix, feature_names=["a", "b", "c"], steps=[Scales([1.0, 2.0, 4.0])])

@@ -30,7 +30,7 @@ def rows():
 @pytest.fixture(scope="module")
 def path(rows, tmp_path_factory):
     learners, shares = {"LDA": LDA(), "RCA": RCA(), "broken": LDA()}, {"LDA": 0.05, "broken": "not here"}
-    columns = [("size", "as it is"), (EVIL, "filled with the median")]
+    columns = [("size", "as it is"), (EVIL, "filled with the median"), ("a_long_name_without_spaces_" * 4, "as it is")]
     commands = ["mahala search a", "import mahala\nx = 1"]
     _, text = make(*rows, learners=learners, columns=columns, commands=commands, shares=shares, scaling="none")
     file = tmp_path_factory.mktemp("report") / "report.html"

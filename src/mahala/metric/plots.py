@@ -89,7 +89,8 @@ def plot_map(
         codes, last = None if labels is None else labels[chosen], place is places[-1]
         plots.draw_points(place, points, codes, classes, label_name=getattr(y, "name", None), legend=last)
         place.set_title(title)
-        if names is not None:
+    for place, (_, points, _) in zip(places, panels[-len(places) :], strict=True):
+        if names is not None:  # after legends, which move the points
             plots.write_names(place, points, [names[row] for row in chosen])
     return places[-1]
 

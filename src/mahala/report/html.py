@@ -54,7 +54,7 @@ def _of_rows(board: Leaderboard, shown: Shown | None, examples: Examples | None)
     if board.columns:
         lines = "".join(f"<tr>{_text_cell(name)}{_text_cell(done)}</tr>" for name, done in board.columns)
         heads = _head("column", "text") + _head("what was done", "text")
-        table = f"<table class=sortable><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+        table = f"<table class='sortable columns'><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
         sections.append(Section("What was done to the columns", table))
     return sections
 

@@ -56,7 +56,7 @@ def plain_frame(ax: Axes, title: str | None = None, **labels: str) -> Axes:
 def draw_bars(values: Mapping[str, float], form: str, ax: Axes | None = None, **texts: str) -> Axes:
     """Draw horizontal bars of the largest values, the largest on top, with numbers at their ends."""
     shown = sorted(values.items(), key=lambda pair: -abs(pair[1]))[:_MOST_BARS][::-1]
-    ax = ax or new_axes(height=1.0 + 0.32 * max(len(shown), 4))[0]
+    ax = ax or new_axes(height=_height([name for name, _ in shown]))[0]
     lengths = [value for _, value in shown]
     drawn = ax.barh(range(len(shown)), lengths, color=[_BLUE if value >= 0.0 else _RED for value in lengths])
     ax.set_yticks(range(len(shown)), [_in_lines(name) for name, _ in shown])
@@ -127,9 +127,17 @@ def draw_lines(ax: Axes, points: FloatArray, ends: tuple[IndexArray, IndexArray]
 def write_names(ax: Axes, points: FloatArray, names: Iterable[object]) -> None:
     """Write names beside their points, except those that would lie on names before them."""
     ax.margins(0.12)
+    is_right = points[:, 0] > 0.5 * (points[:, 0].min() + points[:, 0].max())  # whose names stand to the left
     texts = [
-        ax.annotate(_in_lines(str(name)), (x, y), (4, 3), textcoords="offset points", fontsize="x-small")
-        for (x, y), name in zip(points, names, strict=True)
+        ax.annotate(
+            _in_lines(str(name)),
+            point,
+            (-4 if right else 4, 3),
+            textcoords="offset points",
+            fontsize="x-small",
+            ha="right" if right else "left",
+        )
+        for point, name, right in zip(points, names, is_right, strict=True)
     ]
     ax.figure.canvas.figure.draw_without_rendering()
     boxes: list[Any] = []
@@ -194,7 +202,7 @@ def draw_intervals(ax: Axes | None, entries: Sequence[Interval], reference: floa
 
     Of entries beyond `end` only the number is written.
     """
-    ax = ax or new_axes(width=6.5, height=1.1 + 0.3 * max(len(entries), 4))[0]
+    ax = ax or new_axes(width=6.5, height=_height([entry.name for entry in entries]))[0]
     colours: dict[Kind, str] = {"learned": _BLUE, "plain": _GREY, "model": _GREEN}
     ax.axvline(reference, color=_GREY, linewidth=1, linestyle="--", zorder=0)
     for place, entry in enumerate(entries):
@@ -212,6 +220,12 @@ def draw_intervals(ax: Axes | None, entries: Sequence[Interval], reference: floa
     ax.set_ylim(len(entries) - 0.5, -0.5)
     ax.xaxis.set_major_formatter(lambda value, place: f"{100.0 * value:.3g}%")
     return plain_frame(ax)
+
+
+def _height(names: Sequence[str]) -> float:
+    """Return the inches of a picture with a line for each name, or more for names of several lines."""
+    lines = max((_in_lines(name).count("\n") + 1 for name in names), default=1)
+    return 1.0 + max(0.32, 0.18 * lines) * max(len(names), 4)
 
 
 def _in_lines(name: str) -> str:
