@@ -20,7 +20,7 @@ T = TypeVar("T")
 # Bytes of one block of products, which fit into the processor's cache.
 BLOCK_BYTES = 2**21
 # Number of distances from which the scale of the start is chosen.
-SOME_ENTRIES = 2**20
+SOME_ENTRIES = 2**17
 # Pairs are kept from one search to the next if there are not more of them.
 MOST_KEPT = 2**27
 

@@ -28,6 +28,7 @@ from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray, RowsLike
+from mahala.support.limits import one_blas_thread
 from mahala.support.parameters import Count, check_value
 from mahala.support.validation import check_rows
 
@@ -44,6 +45,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
         self.leaderboard = leaderboard
 
 
+@one_blas_thread()  # a change of the number of threads for each fit would wake threads that then wait
 def compare(
     X: RowsLike | Comparisons,
     y: ArrayLike | None = None,
@@ -101,10 +103,10 @@ def compare(
     folds : int, default=5
         Number of folds. If a class has fewer rows, fewer folds are used. Copies of a row are in one fold.
     repeats : int or "auto", default="auto"
-        How often the cross-validation is repeated with other folds. "auto" is 1 to 10, more for fewer rows. Of the
+        How often the cross-validation is repeated with other folds. "auto" is 1 to 5, more for fewer rows. Of the
         default panel only learners that can still win go on after a repetition, the better third at most. Of a table
-        with more than 3,000 rows, or 1 million numbers, models are measured in two folds; if it has 1,000 rows, the
-        learners are first compared on 500 to 1,500 of them, which no later fold tests.
+        with more than 3,000 rows, or 1 million numbers, if it has 1,000 rows, the learners are first compared on 500 to
+        1,500 of them, which no later fold tests.
     n_neighbors : int or None, default=None
         Number of neighbours of all distances. With None, each distance chooses from 1 to 25 inside each training part:
         the number with the lowest error, averaged over k - 2 to k + 2, when rows of this part are left out one by one,
@@ -129,10 +131,10 @@ def compare(
         learners that need more stop early; `stopped` of their entry counts that. With None the size of the table alone
         determines the work, so that the result does not depend on the speed of the machine.
     baselines : bool or "distances", default=True
-        Measure, in the first repetition, also models that predict by themselves: NeighborClassifier or
-        NeighborRegressor, logistic or ridge regression, and gradient-boosted trees. Measure k-NN with the cosine
-        distance and PCA, each of which is context unless it is the reference, and as context that with LDA.
-        "distances" measures the cosine distance and PCA only.
+        Measure also models that predict by themselves, in test parts of the first repetition that have 200 rows, and
+        in two at least: NeighborClassifier or NeighborRegressor, logistic or ridge regression, and gradient-boosted
+        trees. Measure, in the whole repetition, k-NN with the cosine distance and PCA, each of which is context
+        unless it is the reference, and as context that with LDA. "distances" measures the cosine distance and PCA only.
     random_state : int, default=0
         Seed of the folds, and of learners whose own `random_state` is None.
     n_jobs : int, default=1

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from mahala.compiled.jit import EXACT, kernel_with
 from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, scratch
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, block_size, slices
+from mahala.support.lazily import spatial_distance
 
 Rows = tuple[FloatArray, FloatArray, IndexArray]  # their values, norms and numbers
 Classes = tuple[IndexArray, IndexArray, bool]
@@ -114,9 +115,7 @@ def _nearest_of_few(
     query_rows: IndexArray | None,
 ) -> list[tuple[IndexArray, FloatArray]]:
     """Return what `_nearest` returns, from all distances, whose terms are added in the same order."""
-    (n, d), squared = reference.shape, np.zeros((len(queries), len(reference)))
-    for c in range(d):
-        squared += (queries[:, c, np.newaxis] - reference[:, c]) ** 2
+    n, squared = len(reference), spatial_distance.cdist(queries, reference, "sqeuclidean")
     same_class = query_codes[:, np.newaxis] == codes
     result = []
     for k, same in wanted:
@@ -128,7 +127,7 @@ def _nearest_of_few(
             missing = ((0, 0), (0, k - n))
             distances = np.pad(distances, missing, constant_values=np.inf)
             rows = np.pad(rows, missing, constant_values=n)
-        order = np.lexsort((rows, distances), axis=-1)[:, :k]
+        order = np.argsort(distances, axis=-1, kind="stable")[:, :k]  # the numbers of rows rise already
         result.append((np.take_along_axis(rows, order, axis=1), np.take_along_axis(distances, order, axis=1)))
     return result
 

@@ -44,7 +44,7 @@ _SHARES = {"learners": 0.8, "baselines": 0.1}
 _LATE = 0.02
 # Rows of a training part by which its scaling is chosen, at most; of many features fewer, so that all pairs of rows
 # have so many numbers, but some.
-_MOST_TRIED, _NUMBERS_TRIED, _LEAST_TRIED = 2_000, 4e8, 300
+_MOST_TRIED, _NUMBERS_TRIED, _LEAST_TRIED = 1_000, 1e8, 300
 
 
 @dataclass(frozen=True, eq=False)

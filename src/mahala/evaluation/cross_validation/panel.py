@@ -47,9 +47,9 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, number
 
     Up to 50 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
     end. NCA has at most 32 components and learns from 4,000 rows, MLKR from 1,000, or 40 per feature if these are more.
-    Where n_rows² · n_features is above 2e9, LMNN has 30 iterations instead of 100, and GML uses 100,000 pairs instead
-    of all; it is then left out above 128 features. Above 1,000 features the panel consists of PCA, LDA and NCA. With
-    `numbers`, for a target that is a number, it has MLKR and learners of classes of the target.
+    LMNN has 30 iterations, BoostMetric 50, and MLKR 20. Where n_rows² · n_features is above 2e9, GML uses 100,000 pairs
+    instead of all; it is then left out above 128 features. Above 1,000 features the panel consists of PCA, LDA and NCA.
+    With `numbers`, for a target that is a number, it has MLKR and learners of classes of the target.
 
     >>> ", ".join(default_panel(150, 4))
     'PA-I, LDA, RCA, KISSME, XQDA, DMLMJ, GMML, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
@@ -107,15 +107,15 @@ def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: boo
         "DMLMJ": DMLMJ(),
         "GMML": GMML(),
         "NCA": NCA(n_components=n_components, n_samples=_NCA_ROWS, max_iter=50, random_state=random_state),
-        "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30),
+        "LMNN": LMNN(max_iter=30),
         "ITML": ITML(random_state=random_state),
         "GML": GML(n_pairs=n_pairs, random_state=random_state),
         "GML weights": GML(diagonal=True, n_pairs=n_pairs, random_state=random_state),
-        "BoostMetric": BoostMetric(max_iter=100),
+        "BoostMetric": BoostMetric(max_iter=50),
     }
     if numbers:
         n_samples = max(1_000, 40 * n_features)
-        panel |= {"MLKR": MLKR(n_components=n_components, n_samples=n_samples, max_iter=50, random_state=random_state)}
+        panel |= {"MLKR": MLKR(n_components=n_components, n_samples=n_samples, max_iter=20, random_state=random_state)}
     return {name: learner for name, learner in panel.items() if not numbers or name in _OF_NUMBERS}
 
 

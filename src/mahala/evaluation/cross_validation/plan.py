@@ -17,7 +17,7 @@ from mahala.data.scaling import Scaling, feature_scales, tried_scalings
 from mahala.evaluation.cross_validation.measures import Measure
 from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
 from mahala.evaluation.cross_validation.settings import Settings
-from mahala.evaluation.cross_validation.splits import Parts, is_large
+from mahala.evaluation.cross_validation.splits import Parts
 from mahala.learner import Learner
 from mahala.neighbors.model import NeighborModel
 from mahala.support.arrays import FloatArray, IndexArray
@@ -25,8 +25,8 @@ from mahala.support.validation import check_labels, check_rows, class_codes, is_
 
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
-# Test parts of models of a large table.
-_PARTS_OF_LARGE = 2
+# Rows that models predict, if two test parts have fewer.
+_ROWS_OF_MODELS = 200
 # Classes of a target that is a number, for learners that learn from classes.
 _BINS = 4
 
@@ -169,8 +169,10 @@ class Plan:
 
     @property
     def model_parts(self) -> list[int]:
-        """The test parts of models, which may take long: those of a repetition, or two of them of a large table."""
-        return self.repetitions[0][: _PARTS_OF_LARGE if is_large(*self.X.shape) else None]
+        """The test parts of models, which may take long: the first two of a repetition, or more if they are small."""
+        parts = self.repetitions[0]
+        tested = np.cumsum([len(self.parts[part][1]) for part in parts])
+        return parts[: max(2, 1 + int(np.searchsorted(tested, _ROWS_OF_MODELS)))]
 
     @property
     def candidates(self) -> list[str]:

@@ -69,7 +69,7 @@ def make_plan(X: Any, y: Any, learners: Mapping[str, Learner] | Iterable[str] | 
     first = one_of_each(sets, target.codes)
     groups = None if groups is None else groups[rows]
     times = None if times is None else times[rows]
-    repeats = 1 if times is not None else auto_repeats(*X.shape) if settings.repeats == "auto" else settings.repeats
+    repeats = 1 if times is not None else auto_repeats(len(rows)) if settings.repeats == "auto" else settings.repeats
     measure: Measure = metric if metric != "auto" else "r2" if target.is_number else measure_for(target.codes)
     # F1 and areas under curves are not means over rows, so a learner needs them of the same test parts as others.
     is_halved = learners is None and settings.repeats == "auto" and measure not in ("f1", "roc_auc")

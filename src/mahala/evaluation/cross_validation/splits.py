@@ -14,14 +14,13 @@ Parts = list[tuple[IndexArray, IndexArray]]
 
 # Larger tables are sampled: fewer rows already show what a learner gains. Of many features, so many numbers count.
 _MOST_ROWS, _LEAST_ROWS, _MOST_NUMBERS = 20_000, 4_000, 4_000_000
-# A table of more rows or numbers is large: it is not repeated, models are measured in two folds, and some rows are for
-# a screening of all learners.
+# Of a table of more rows or numbers, some rows are for a screening of all learners.
 _LARGE_ROWS, _LARGE = 3_000, 1_000_000
 # So many rows, those of many features again by numbers; and its folds.
 _MOST_SCREENED, _LEAST_SCREENED, _NUMBERS_SCREENED = 1_500, 500, 200_000
 _SCREENING_FOLDS = 3
-# A cross-validation is repeated until so many rows were tested, within these limits; that of many rows is not.
-_TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
+# A cross-validation is repeated until so many rows were tested, but not more often than this.
+_TESTED_ROWS, _MOST_REPEATS = 500, 5
 # Groups per fold from which on they are stratified in different ways.
 _MANY_GROUPS = 10
 # A column with fewer values is a category, whatever its rows share.
@@ -112,14 +111,13 @@ def is_large(n_rows: int, n_features: int) -> bool:
     return n_rows > _LARGE_ROWS or n_rows * n_features > _LARGE
 
 
-def auto_repeats(n_rows: int, n_features: int) -> int:
+def auto_repeats(n_rows: int) -> int:
     """Return how often a cross-validation is repeated: the more often, the fewer rows there are.
 
-    >>> auto_repeats(90, 5), auto_repeats(210, 5), auto_repeats(2000, 5), auto_repeats(2000, 800)
-    (10, 5, 2, 1)
+    >>> auto_repeats(90), auto_repeats(210), auto_repeats(2000)
+    (5, 3, 1)
     """
-    fewest = 1 if is_large(n_rows, n_features) else _FEWEST_REPEATS
-    return int(np.clip(-(-_TESTED_ROWS // n_rows), fewest, _MOST_REPEATS))
+    return min(-(-_TESTED_ROWS // n_rows), _MOST_REPEATS)
 
 
 def one_of_each(sets: IndexArray, codes: IndexArray) -> IndexArray:

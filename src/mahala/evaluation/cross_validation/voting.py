@@ -10,7 +10,7 @@ from mahala.evaluation.cross_validation.plan import Plan, Target
 from mahala.support.arrays import FloatArray, IndexArray
 
 # Rows of a training part that are left out to choose the number of neighbours.
-_MOST_LEFT_OUT = 2_000
+_MOST_LEFT_OUT = 1_000
 # Losses of so many numbers of neighbours on either side are averaged with that of a number.
 _SMOOTHED = 2
 # Folds in which whole groups are left out.
