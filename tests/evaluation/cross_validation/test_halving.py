@@ -159,10 +159,11 @@ def test_a_screening_chooses_learners_that_other_rows_test():
     np.testing.assert_array_equal(board.first_part[1], plan.parts[2][1])
 
 
-def test_models_of_a_large_table_are_measured_on_two_test_parts(monkeypatch):
-    """And compared with the metrics on their rows."""
-    monkeypatch.setattr("mahala.evaluation.cross_validation.splits._LARGE", 100)
+def test_models_are_measured_on_two_test_parts_that_have_enough_rows(monkeypatch):
+    """And compared with the metrics on their rows; if the parts are small, on more of them."""
     plan = screened_plan(models=["gradient boosting"])
+    assert plan.model_parts == plan.repetitions[0]
+    monkeypatch.setattr("mahala.evaluation.cross_validation.plan._ROWS_OF_MODELS", 80)
     assert plan.model_parts == [2, 3]
     cells = {}
     while keys := next_keys(plan, cells):
