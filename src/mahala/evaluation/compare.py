@@ -131,7 +131,7 @@ def compare(
         learners that need more stop early; `stopped` of their entry counts that. With None the size of the table alone
         determines the work, so that the result does not depend on the speed of the machine.
     baselines : bool or "distances", default=True
-        Measure also models that predict by themselves, in test parts of the first repetition that have 200 rows, and
+        Measure also models that predict by themselves, in test parts of the first repetition that have 300 rows, and
         in two at least: NeighborClassifier or NeighborRegressor, logistic or ridge regression, and gradient-boosted
         trees. Measure, in the whole repetition, k-NN with the cosine distance and PCA, each of which is context
         unless it is the reference, and as context that with LDA. "distances" measures the cosine distance and PCA only.

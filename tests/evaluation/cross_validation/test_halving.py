@@ -211,7 +211,7 @@ def test_wide_tables_are_screened_if_they_have_rows_for_that():
     X, y = rng.normal(size=(1001, 1000)), np.arange(1001) % 2
     plan = make_plan(X, y, None, Settings())
     screened = np.unique(np.concatenate([row for part in plan.parts[:3] for row in part]))
-    assert (plan.n_screening, len(screened), plan.model_parts) == (3, 500, [3, 4])
+    assert (plan.n_screening, len(screened), plan.model_parts) == (3, 500, [3, 4, 5])
     assert not make_plan(X[:1000], y[:1000], None, Settings()).n_screening
     few = make_plan(np.tile(X[:900], 2), y[:900], None, Settings())
     assert (few.n_screening, few.model_parts) == (0, [0, 1])

@@ -26,7 +26,7 @@ from mahala.support.validation import check_labels, check_rows, class_codes, is_
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
 # Rows that models predict, if two test parts have fewer.
-_ROWS_OF_MODELS = 200
+_ROWS_OF_MODELS = 300
 # Classes of a target that is a number, for learners that learn from classes.
 _BINS = 4
 
