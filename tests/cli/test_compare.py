@@ -234,7 +234,7 @@ def test_a_signal_writes_what_is_finished(tmp_path, number, end, code):
         "cells.jsonl", "leaderboard.csv", "model.safetensors"
     ]  # fmt: skip
     origin = Metric.load(tmp_path / "out" / "model.safetensors").origin
-    assert origin["partial"].endswith("of 140 test parts")
+    assert origin["partial"].endswith("of 80 test parts")
 
 
 def stop_at_cell(number, monkeypatch):
@@ -324,7 +324,7 @@ def test_a_page_has_one_number_of_neighbours(tmp_path, stored):
 
 def test_a_learner_that_probably_helps_is_saved_beside_the_plain_distance(tmp_path, stored):
     stored({"RCA": 0.37})
-    command = ["wine", "--learners", "rca", "-k", 3, "--folds", 3, "--no-baselines", "--no-report"]
+    command = ["wine", "--learners", "rca", "-k", 3, "--folds", 3, "--repeats", 6, "--no-baselines", "--no-report"]
     shown = words(mahala(*command, "--output", tmp_path / "out").output)
     learned, plain = (Metric.load(tmp_path / "out" / f"{name}.safetensors") for name in ("learned", "model"))
     assert (learned.origin["learner"], plain.origin["learner"]) == ("RCA", "Euclidean")
