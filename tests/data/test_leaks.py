@@ -118,6 +118,12 @@ def test_classes_that_are_a_function_of_three_columns(function, marks):
     assert joint_leak(X, np.where(some, np.roll(y, 1), y), names, numbers=False) == []
 
 
+def test_of_many_columns_not_all_sets_are_tried():
+    X = (np.random.default_rng(0).normal(size=(200, 2000)) > 0.0).astype(float)
+    names = {str(j): [j] for j in range(2000)}
+    assert joint_leak(X, X[:, 0] != X[:, 1], names, numbers=False) == []
+
+
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
 def test_clean_tables_have_no_leak(name):
     X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)

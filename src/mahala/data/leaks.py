@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import comb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,8 +196,7 @@ def _sets_of_values(rows: FloatArray, codes: IndexArray) -> Iterator[tuple[int, 
     values = [np.unique(column, return_inverse=True)[1] for column in rows.T]
     few = [at for at, column in enumerate(values) if column.max() < n // (2 * _ROWS_OF_CELL)]
     for size in (2, 3):
-        sets = list(combinations(few, size))
-        for columns in sets if len(sets) <= _MOST_SETS else ():
+        for columns in combinations(few, size) if comb(len(few), size) <= _MOST_SETS else ():
             cells = np.ravel_multi_index([values[at] for at in columns], [n] * size)
             both, counts = np.unique(cells * n_classes + codes, return_counts=True)
             starts = np.flatnonzero(np.diff(both // n_classes, prepend=-1))
