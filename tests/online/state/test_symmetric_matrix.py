@@ -14,7 +14,10 @@ import mahala
 from contract.learners import case
 from mahala import AROMA, LEGO, PA, POLA
 from mahala.online import RDML
+from mahala.online.lego import LEGOState
+from mahala.online.rdml import RDMLState
 from mahala.online.state import symmetric
+from mahala.online.state.margin import MarginState
 from mahala.testing import draw, models_agree, same_model, single_comparisons
 
 LEARNERS = [
@@ -66,6 +69,19 @@ def test_no_look_changes_a_bit_of_a_stream(learner, labelled, tmp_path):
             same_model(other, plain)
             np.testing.assert_array_equal(other.history_.p, plain.history_.p)
             np.testing.assert_array_equal(other.history_.tau, plain.history_.tau)
+
+
+@pytest.mark.parametrize("learner", [PA(), POLA(), LEGO(), RDML()], ids=repr)
+def test_a_short_fit_calls_no_kernel(learner, monkeypatch):
+    """Nothing is compiled, or loaded, for a fit with default parameters to a small table."""
+    X, y = np.random.default_rng(0).normal(size=(178, 13)), np.arange(178) % 3
+
+    def refuse(*arguments):
+        raise AssertionError("a kernel is called")
+
+    for state in (MarginState, LEGOState, RDMLState):
+        monkeypatch.setattr(state, "_stream", refuse)
+    assert learner.fit(X, y).n_updates_ > 0
 
 
 @every_learner
