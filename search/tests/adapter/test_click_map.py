@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala_search.adapter.maps.click_map import CONTRAST, ENOUGH, PENALTY, ClickMap
+from mahala_search.adapter.maps.click_map import CERTAIN, CONTRAST, ENOUGH, PENALTY, SPREAD, SUM, TRIED, ClickMap
 from mahala_search.adapter.maps.fitting import plain_ratio
 from mahala_search.adapter.memory.click_memory import Counts
 from mahala_search.adapter.memory.vectors import Vectors
@@ -17,8 +17,8 @@ D, QUERIES, ITEMS = 3, 24, 9
 
 
 @examples(4)
-@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.03, 1.0]))
-def test_the_fit_is_the_minimum_of_its_definition(seed, scale):
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.03, 1.0]), strength=st.sampled_from([0.0, 0.3, 2.0]))
+def test_the_fit_is_the_minimum_of_its_definition(seed, scale, strength):
     rng = np.random.default_rng(seed)
     stored, keys = [], (np.arange(QUERIES, dtype=np.uint64) * 7, np.arange(ITEMS, dtype=np.uint64) + 5)
     for names in keys:
@@ -26,7 +26,10 @@ def test_the_fit_is_the_minimum_of_its_definition(seed, scale):
         stored[-1].add(names, rng.normal(size=(len(names), D)))
     query = np.repeat(np.arange(QUERIES), 4)
     item = np.concatenate([np.sort(rng.permutation(ITEMS)[:4]) for _ in range(QUERIES)])
-    clicks, expected = rng.random(len(query)) * rng.integers(0, 9, len(query)), rng.random(len(query)) * 4.0
+    taste = rng.normal(size=(D, D))
+    likes = np.einsum("ij,ij->i", stored[0].of(keys[0])[query] @ taste, stored[1].of(keys[1][item]))
+    clicks = rng.random(len(query)) * rng.integers(0, 9, len(query)) * np.exp(np.clip(strength * likes, -4.0, 4.0))
+    expected = rng.random(len(query)) * 4.0
     base = np.eye(D) + 0.1 * rng.normal(size=(D, D))
     model = ClickMap(D)
     model.fit(Counts(keys[0], query, keys[1][item], clicks, expected), *stored, base, scale, QUERIES)
@@ -36,8 +39,31 @@ def test_the_fit_is_the_minimum_of_its_definition(seed, scale):
     mapped, vectors = rows / sizes[0] @ base, vectors / sizes[1]
     weights = np.minimum(1.0, ENOUGH / np.bincount(query, expected))[query]
     counted = weights * clicks, weights * expected
-    plain = plain_ratio(*counted, np.einsum("ij,ij->i", mapped[query], vectors[item]))
+    plain = np.einsum("ij,ij->i", mapped[query], vectors[item])
     slope = CONTRAST * sizes[0] * sizes[1] / scale
-    want = click_map(mapped[query], vectors[item], *counted, plain, slope, PENALTY)
-    np.testing.assert_allclose(model.change, want, atol=2e-3 * np.abs(want).max())
-    assert np.abs(want).max() > 1e-3
+    covariance = np.cov(vectors[np.unique(item)], rowvar=False, bias=True)
+
+    def spread(matrix):
+        return np.mean([np.sqrt(row @ matrix @ covariance @ matrix.T @ row) for row in mapped])
+
+    def fitted(part):
+        numbers = [part * each for each in counted]
+        ratio = plain_ratio(*numbers, plain)
+        return ratio, click_map(mapped[query], vectors[item], *numbers, ratio, slope, PENALTY)
+
+    gains = np.zeros(QUERIES)
+    for fold in range(4):
+        test = (keys[0] % 4 == fold)[query]
+        ratio, change = fitted(~test)
+        added = TRIED * slope * np.einsum("ij,ij->i", mapped[query] @ change, vectors[item])
+        more = likelihoods(*counted, ratio + added) - likelihoods(*counted, ratio)
+        np.add.at(gains, query[test], more[test])
+    change = fitted(np.ones(len(query)))[1]
+    want = change * SPREAD * spread(np.eye(D)) / spread(change)
+    np.testing.assert_allclose(model.change, want, atol=4e-3 * np.abs(want).max())
+    share = (gains.mean() / (gains.std(ddof=1) / np.sqrt(QUERIES)) - CERTAIN[0]) / (CERTAIN[1] - CERTAIN[0])
+    assert abs(model.share - max(min(share, gains.sum() / SUM, 0.02 * QUERIES), 0.0)) < 2e-3
+
+
+def likelihoods(clicks, expected, ratio):
+    return clicks * np.log(1.0 / (1.0 + np.exp(-ratio))) + expected * np.log(1.0 / (1.0 + np.exp(ratio)))

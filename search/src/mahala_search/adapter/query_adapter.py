@@ -80,8 +80,8 @@ class QueryAdapter(AdapterRanking):
 
     **Clicks.** For each query and item, the clicks are counted, and the clicks that its ranks alone explain. Every few
     hundred clicks a map is fitted to all counts, with an L2 penalty (`adapter.maps.click_map.ClickMap`). The same fit
-    to three quarters of the queries must make clicks for the others more likely; the share that is used grows with the
-    standard errors of that gain. A query counts up to ten expected clicks, and moves the share by at most 0.02.
+    to three quarters of the queries must make clicks for the others more likely; the share that is used grows with that
+    gain and its standard errors. A query counts up to ten expected clicks, and moves the share by at most 0.02.
 
     In `rank`, items that were clicked for the same query also have bonuses: what is remembered of them, as far as the
     clicks of this query depend on the items (`adapter.memory.click_memory.ClickMemory`). An item gains at most five

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mahala.extend import Array, Number, Part, Stateful, one_blas_thread
 from mahala_search.adapter.maps.fitting import PairScores, click_likelihood, click_loss, plain_ratio
@@ -12,28 +13,35 @@ from mahala_search.arrays import FloatArray
 from mahala_search.quality.gains import RunningGain
 
 # The penalty on the squared length of the change: a weak one fits the queries that were asked and no others.
-PENALTY = 300.0
+PENALTY = 1000.0
 # Scores that differ by the usual difference on a page stand for this difference of the logarithms of click rates.
 CONTRAST = 4.0 / 3.0
 # Clicks expected, on all items of a query, from which on the query counts no more.
 ENOUGH = 10.0
 # With fewer queries nothing is fitted.
 FEWEST = 20
-# Parts of the queries; the gain on each is that of a map that was fitted to the others, at this share.
-FOLDS, TRIED = 4, 0.2
-# Standard errors of the gain from which on the map is used, and used wholly.
-CERTAIN = (0.25, 2.0)
+# Parts of the queries; the gain on each is that of a map that was fitted to the others, at this share of its length.
+FOLDS, TRIED = 4, 0.5
+# How far the change spreads the scores of items, over how far they spread without it.
+SPREAD = 0.25
+# Standard errors of the gain from which on the map is used, and used wholly, and the sum of the gains for the latter.
+CERTAIN, SUM = (0.25, 2.0), 1.0
 # How far one query can move the share that is used.
 REACH = 0.02
 
 
 class ClickMap(Stateful):
-    """The change D of the map I + D that makes clicks most likely, and the share of it that is used.
+    """The change D of the map I + D that makes clicks likely, and the share of it that is used.
 
     For a query q and an item z, the clicks over those expected at the ranks of z have the logarithm
     a + b qᵀz + t qᵀDz, where t is given by the usual differences of scores. D is fitted with an L2 penalty to what was
-    counted. The gain in log likelihood over D = 0 is summed by query, for queries that the map was not fitted to. The
-    share grows from 0, where the mean gain is a quarter of its standard error, to 1 at two standard errors.
+    counted. The gain in log likelihood of half of D over D = 0 is summed by query, for queries that it was not fitted
+    to. The share grows from 0, where the mean gain is a quarter of its standard error, to 1 at two standard errors, but
+    is at most the sum of the gains: where clicks are random, the sum is small whatever its error.
+
+    The likelihood tells the direction of D, and whether to use it, but not how long it may be: items that were not
+    shown move, too. D is served at such a length that the scores of all items that were shown spread by a quarter of
+    what they spread without it.
     """
 
     FIELDS = (Array("change"), Number("share", least=0.0, most=1.0), Part("gain"))
@@ -67,11 +75,15 @@ class ClickMap(Stateful):
         weights = np.minimum(1.0, ENOUGH / np.maximum(totals, 1e-12))[counts.query]
         clicks, expected = weights * counts.clicks, weights * counts.expected
         slope = CONTRAST * sizes[0] * sizes[1] / scale
-        plain = pairs.of()
+        plain, covariance = pairs.of(), np.cov(pairs.items, rowvar=False, bias=True)
 
         def fitted(part: FloatArray) -> tuple[FloatArray, FloatArray]:
             ratio = plain_ratio(clicks * part, expected * part, plain)
             return ratio, pairs.fit(click_loss(clicks * part, expected * part, ratio, slope), PENALTY)
+
+        def spread_of(mapped: NDArray[np.floating]) -> float:
+            """Return the mean deviation of the scores of all items."""
+            return float(np.sqrt(np.maximum(np.einsum("ij,ij->i", mapped @ covariance, mapped), 0.0)).mean())
 
         with one_blas_thread():
             gains = np.zeros(len(counts.queries))
@@ -82,14 +94,16 @@ class ClickMap(Stateful):
                 added = TRIED * slope * pairs.of(change)
                 more = click_likelihood(clicks, expected, ratio + added) - click_likelihood(clicks, expected, ratio)
                 gains += np.bincount(counts.query, np.where(test, more, 0.0), len(gains))
-            self.change = fitted(np.ones(len(clicks)))[1]
+            change = fitted(np.ones(len(clicks)))[1]
+            spread = spread_of(rows @ change)
+            self.change = change * (SPREAD * spread_of(rows) / spread) if spread > 0.0 else change
         self.gain = RunningGain()
         for value in gains.tolist():
             self.gain.add(value)
         none, full = CERTAIN
         error = self.gain.error
         certainty = self.gain.mean / error if 0.0 < error < math.inf else 0.0
-        wanted = min(max((certainty - none) / (full - none), 0.0), 1.0)
+        wanted = max(min((certainty - none) / (full - none), self.gain.mean * self.gain.n / SUM, 1.0), 0.0)
         self.share += min(max(wanted - self.share, -REACH * n_asked), REACH * n_asked)
 
     def matrix(self, base: FloatArray, cap: float) -> FloatArray:
