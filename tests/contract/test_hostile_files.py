@@ -31,6 +31,10 @@ def estimators():
         adapter.learn_one(X[at], X[at + 10 : at + 13], [0, 1, 0], query_id=at % 3, user=at % 2, signals=signals)
     yield adapter
     yield mahala.PA(C="auto").fit(X, Y)
+    wide = RNG.normal(size=(60, 100))  # of few features, and in few steps, nothing is kept beside M
+    yield mahala.PA().fit(
+        mahala.Pairs(wide, RNG.integers(60, size=300), RNG.integers(60, size=300), RNG.random(300) < 0.5)
+    )
     yield mahala.OASIS(shrinkage=0.5).fit(mahala.Triplets.from_labels(X, Y, 50, random_state=0))
     yield from (clone(learner).fit(X, Y) for learner in ALL if isinstance(learner, OnlineLearner))
 
