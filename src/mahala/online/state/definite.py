@@ -8,13 +8,13 @@ from scipy.linalg import lapack, qr
 
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
-from mahala.online.state.margin import PairChunk, PairState, symmetric
+from mahala.online.state.margin import MatrixState, PairChunk, symmetric
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError
 from mahala.support.states import Array, Fields
 
 
-class DefiniteState(PairState):
+class DefiniteState(MatrixState):
     """M ≻ 0 and a threshold b that is known beforehand.
 
     If `fit` sees few rows of many features, the steps run in coordinates of the span of their differences: outside of

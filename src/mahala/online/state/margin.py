@@ -47,13 +47,11 @@ class PairChunk(NamedTuple):
 
 
 class PairState(Stateful, ABC):
-    """A matrix M and a threshold b that learn from the differences of pairs."""
+    """What learns from the differences of pairs, with a threshold b."""
 
-    M = AfterAllSteps("_M")
-    _M: SymmetricMatrix
     b: float
     n_steps: int
-    steps: tuple[KernelMap, ...] = ()  # what points are mapped by before M acts on them
+    steps: tuple[KernelMap, ...] = ()  # what points are mapped by before
 
     @property
     def threshold(self) -> float:
@@ -62,6 +60,23 @@ class PairState(Stateful, ABC):
 
     def finish(self) -> None:
         """Do nothing: the steps ran in the coordinates of the rows."""
+
+    @abstractmethod
+    def feed(self, chunk: PairChunk, rule: Any, steps: Steps) -> None:
+        """Take the steps of a chunk and write what they did to `steps`."""
+
+    def feed_one(self, v: FloatArray, y: int, rule: Any) -> Outcome:
+        """Take a step for one difference of full length."""
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
+        self.feed(PairChunk(v[np.newaxis], _LABELS[y]), rule, steps)
+        return p.item(), tau.item(), predicted.item()
+
+
+class MatrixState(PairState):
+    """A matrix M and a threshold: short streams take their steps in NumPy, others in compiled code."""
+
+    M = AfterAllSteps("_M")
+    _M: SymmetricMatrix
 
     def feed(self, chunk: PairChunk, rule: Any, steps: Steps) -> None:
         """Take the steps of a chunk and write what they did to `steps`."""
@@ -80,11 +95,7 @@ class PairState(Stateful, ABC):
             return self._feed_one(v, y, rule)
 
     def _feed_one(self, v: FloatArray, y: int, rule: Any) -> Outcome:
-        if self._are_few(1):
-            return self._step(v, y, rule)
-        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
-        self._stream(PairChunk(v[np.newaxis], _LABELS[y]), rule, steps)
-        return p.item(), tau.item(), predicted.item()
+        return self._step(v, y, rule) if self._are_few(1) else super().feed_one(v, y, rule)
 
     def _are_few(self, n: int) -> bool:
         """Whether so many more steps are taken one by one, in NumPy: so are single ones."""
@@ -113,7 +124,7 @@ class MarginRule(NamedTuple):
         return self[:]
 
 
-class MarginState(PairState):
+class MarginState(MatrixState):
     """M, the threshold b, and what "+" keeps beside them: R = (M + σI)⁻¹ and its tuning.
 
     `psd` is 1 (project after every update), 0 (never: "-") or k (after every k-th step). With a kernel map M acts on
