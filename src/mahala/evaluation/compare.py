@@ -168,7 +168,7 @@ def compare(
     >>> [entry.name for entry in leaderboard.entries]
     ['LDA', 'Euclidean, scaled', 'Euclidean']
     >>> leaderboard.verdict.kind
-    'probably helps'
+    'shown to help'
     """
     settings = Settings(
         folds=folds, repeats=repeats, n_neighbors=n_neighbors, metric=metric, scaling=scaling, groups=groups,

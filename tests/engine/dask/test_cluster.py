@@ -127,7 +127,7 @@ def test_a_start_is_the_same_from_rows_of_dask(init, shape):
     rng = np.random.default_rng(0)
     A = rng.normal(size=shape) + rng.normal(size=(3, shape[1]))[np.arange(shape[0]) % 3]
     found, expected = (
-        first_components(init, 4, rows, np.arange(shape[0]) % 3, Run())
+        first_components(init, 4, rows, np.arange(shape[0]) % 3, Run(rng=np.random.default_rng(0)))
         for rows in (da.from_array(A, chunks=(130, -1)), A)
     )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
