@@ -53,12 +53,17 @@ def read(
     columns: IntArray | None,
     q: RealArray,
 ) -> float:
-    """Return Σ_j M_row,j q_j over n columns; over the first n, in a loop that can be vectorised, if none are given."""
+    """Return Σ_j M_row,j q_j over n columns; over the first n, in a loop that can be vectorised, if none are given.
+
+    Without soft thresholds, the step at which an entry was written does not matter. The sum then has one loop, and one
+    order, whether the rows have stamps or not.
+    """
     inner = 0.0
+    is_late = penalty is not None and penalty[0] > 0.0
     for j in range(n):
         column = j if columns is None else columns[j]
         value: float = np.float64(planes[row, 0, column])
-        if penalty is not None:
+        if penalty is not None and is_late:
             steps = now - (planes[row, 1, column] if stamp < 0 else stamp)
             value = late(value, steps * threshold(planes, row, column, penalty, adaptive))
         inner += q[j] * value
