@@ -103,6 +103,14 @@ def test_signatures_show_plain_types():
     )
 
 
+def test_no_name_is_that_of_a_module_beside_it():
+    """Importing the module would put it in the place of the function."""
+    for stub in (ROOT / "src" / "mahala").rglob("__init__.pyi"):
+        package = "mahala" + ".".join(["", *stub.parent.relative_to(ROOT / "src" / "mahala").parts])
+        names = {name for name, module in mahala._stub_names(package).items() if module != package}
+        assert not names.intersection(path.stem for path in stub.parent.iterdir()), package
+
+
 def test_stub_has_only_lines_that_the_package_reads():
     stub = (ROOT / "src" / "mahala" / "__init__.pyi").read_text(encoding="utf-8")
     lines = [line for line in stub.splitlines() if "import" in line and not line.startswith("#")]

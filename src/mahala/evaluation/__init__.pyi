@@ -12,8 +12,8 @@ from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
-from mahala.evaluation.regret import Regret as Regret
-from mahala.evaluation.regret import regret as regret
+from mahala.evaluation.regrets import Regret as Regret
+from mahala.evaluation.regrets import regret as regret
 from mahala.judge import Verdict as Verdict
 
 __all__: list[str]
