@@ -16,7 +16,7 @@ PYTEST := -m pytest -n 2 --dist worksteal
 # `make test` has one process for the tests of commands and evaluations and one for the others, each as long as the
 # other: the workers of pytest-xdist would both import and collect all of them. Tests that call hardly any kernel run
 # before that.
-EARLY := $(addprefix tests/,data test_former_names.py test_package.py test_site.py)
+EARLY := $(addprefix tests/,data test_package.py test_site.py)
 COMMANDS := $(addprefix tests/,cli evaluation papers report stream test_campaign.py test_docs.py) search
 WARMING := tests/test_warming.py
 

@@ -28,8 +28,8 @@ from sklearn.base import clone
 import mahala
 import mahala_search
 from contract.learners import ALL, REPRESENTATIVES
-from mahala.cli.models import load_model
-from mahala.cli.tables import open_input, read_items
+from mahala.cli.parts.models import load_model
+from mahala.cli.parts.tables import open_input, read_items
 from mahala.data.datasets import read_data
 from mahala.online.online_learner import OnlineLearner
 from mahala.stream.input import read_lines

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mahala.cli.group import Command
-from mahala.cli.options import Device, Force, Jobs, Scheduler, check_output, computing
-from mahala.cli.output import Json, print_json, terminal
+from mahala.cli.parts.options import Device, Force, Jobs, Scheduler, check_output, computing
+from mahala.cli.parts.output import Json, print_json, terminal
 from mahala.support.files import whole_file
 from papers.study_tables import list_studies, print_agreement, print_checked, print_study
 

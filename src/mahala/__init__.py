@@ -38,7 +38,7 @@ def public_names(package: str) -> tuple[Callable[[str], object], Callable[[], li
 
 
 def _hint(package: str, name: str) -> str:
-    from mahala.former_names import OF_PACKAGE, hint
+    from mahala.support.former_names import OF_PACKAGE, hint
 
     for part, module in _stub_names(__name__).items() if package == __name__ else ():
         if module == __name__ and name in _stub_names(f"{__name__}.{part}"):

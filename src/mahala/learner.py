@@ -15,11 +15,11 @@ from mahala.compiled.search.ranking import retrieval
 from mahala.engine import engine_for, inputs
 from mahala.engine.inputs import apply_to_rows, like
 from mahala.engine.neighbors import leave_one_out_errors
-from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator, estimator_names, kind_named
 from mahala.support.arrays import FloatArray, IndexArray, RowsLike, SignArray
 from mahala.support.citations import references_of
+from mahala.support.former_names import OF_LEARNERS, hint
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin, metrics
 from mahala.support.parameters import check_seed
 from mahala.support.tags import Labels, TagSets, n_classes, read_tags

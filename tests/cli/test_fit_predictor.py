@@ -204,7 +204,7 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path, table, monkeypatch):
 
 
 def test_a_model_that_would_take_too_long_is_not_measured(tmp_path, labelled, monkeypatch):
-    monkeypatch.setattr("mahala.cli.references._MOST_SECONDS", 0.0)
+    monkeypatch.setattr("mahala.cli.parts.references._MOST_SECONDS", 0.0)
     np.savez(tmp_path / "t.npz", X=labelled[0], y=labelled[1])
     for line in told(tmp_path / "t.npz", "--output", tmp_path / "m", "--set", "trees=False")["errors"][1:]:
         assert line["error"] is None

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mahala.cli import group
 from mahala.cli.group import Group
 from mahala.cli.main import app
-from mahala.cli.output import print_json
+from mahala.cli.parts.output import print_json
 from mahala.support.limits import NOTICE, Compiling
 from processes import Program
 

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.model_rows import read_rows
-from mahala.cli.models import learner_named, load_metric
-from mahala.cli.options import check_output
-from mahala.cli.tables import times_of
+from mahala.cli.parts.model_rows import read_rows
+from mahala.cli.parts.models import learner_named, load_metric
+from mahala.cli.parts.options import check_output
+from mahala.cli.parts.tables import times_of
 from mahala.report.page import page
 
 
@@ -89,7 +89,7 @@ def test_outputs_are_checked(tmp_path, monkeypatch):
         check_output(tmp_path)
     with pytest.raises(ValueError, match="is a device"):
         check_output(Path("/dev/null"), force=True)
-    monkeypatch.setattr("mahala.cli.options.os.access", lambda path, mode: False)
+    monkeypatch.setattr("mahala.cli.parts.options.os.access", lambda path, mode: False)
     with pytest.raises(ValueError, match="is not writable"):
         check_output(tmp_path / "t.csv")
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.output import csv_writer, print_json, printable, say, terminal, text_writer, write_files
+from mahala.cli.parts.output import csv_writer, print_json, printable, say, terminal, text_writer, write_files
 
 HOSTILE = "\x1b]0;title\x07\x9b31m\u202e\udc80"
 

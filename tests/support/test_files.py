@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from mahala.cli.options import check_output
+from mahala.cli.parts.options import check_output
 from mahala.support import files
 from mahala.support.files import previous_of, remove_abandoned, replaceable, whole_file
 from mahala.support.model_files import write_model

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from mahala.cli import options
-from mahala.cli.model_rows import KnownLabels, NewRows, load_predictor
-from mahala.cli.output import Json, say
-from mahala.cli.predictors import errors_of, errors_text, finish_change
+from mahala.cli.parts import options
+from mahala.cli.parts.model_rows import KnownLabels, NewRows, load_predictor
+from mahala.cli.parts.output import Json, say
+from mahala.cli.parts.predictors import errors_of, errors_text, finish_change
 
 if TYPE_CHECKING:
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.support.arrays import IndexArray
 
 

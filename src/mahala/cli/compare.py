@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 import mahala
-from mahala.cli import leaderboard, options
-from mahala.cli.compare_answers import AnswerKind, answer_learners, answer_table
-from mahala.cli.models import learner_named
-from mahala.cli.output import Json, Writer, provenance, records_writer, terminal, text_writer
-from mahala.cli.tables import labelled_table, show_columns, times_of, without_single_rows
+from mahala.cli.parts import leaderboard, options
+from mahala.cli.parts.items import AnswerKind, answer_learners, answer_table
+from mahala.cli.parts.models import learner_named
+from mahala.cli.parts.output import Json, Writer, provenance, records_writer, terminal, text_writer
+from mahala.cli.parts.tables import labelled_table, show_columns, times_of, without_single_rows
 from mahala.support.display import task_progress
 from mahala.support.model_files import is_model_file
 from mahala.support.signals import terminated_as_interrupted

@@ -14,7 +14,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_info
 
 import mahala
-from mahala.cli.output import Facts, Json, show
+from mahala.cli.parts.output import Facts, Json, show
 from mahala.support.display import task_bar
 from mahala.support.limits import COMPILING
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import options
-from mahala.cli.fit_learner import fit_learner
-from mahala.cli.fit_predictor import NAMES, fit_predictor
-from mahala.cli.output import Json
+from mahala.cli.parts import options
+from mahala.cli.parts.fit_learner import fit_learner
+from mahala.cli.parts.fit_predictor import NAMES, fit_predictor
+from mahala.cli.parts.output import Json
 
 
 def fit(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mahala.cli import options
-from mahala.cli.model_rows import load_predictor
-from mahala.cli.output import Json
-from mahala.cli.predictors import finish_change
+from mahala.cli.parts import options
+from mahala.cli.parts.model_rows import load_predictor
+from mahala.cli.parts.output import Json
+from mahala.cli.parts.predictors import finish_change
 
 if TYPE_CHECKING:
     from mahala.neighbors.rows import RowName

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mahala.cli.output import printable, say
-from mahala.former_names import OF_COMMANDS
+from mahala.cli.parts.output import printable, say
+from mahala.support.former_names import OF_COMMANDS
 from mahala.support.signals import SIGTERM
 
 # Errors that the user can fix: a wrong value, a missing or unusable file, an extra that is not installed.

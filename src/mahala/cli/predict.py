@@ -13,9 +13,9 @@ import numpy as np
 import typer
 
 import mahala
-from mahala.cli import options
-from mahala.cli.model_rows import NewRows, load_predictor
-from mahala.cli.output import (
+from mahala.cli.parts import options
+from mahala.cli.parts.model_rows import NewRows, load_predictor
+from mahala.cli.parts.output import (
     Facts,
     Json,
     Writer,
@@ -29,14 +29,14 @@ from mahala.cli.output import (
     text_writer,
     write_files,
 )
-from mahala.cli.output import table as table_of
-from mahala.cli.predictors import errors_of, errors_text, percent, value_text
+from mahala.cli.parts.output import table as table_of
+from mahala.cli.parts.predictors import errors_of, errors_text, percent, value_text
 from mahala.support.display import task_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.neighbors.reasons import Reasons
 
 # Rows that are printed, columns that are named with --why, and how small a share of a distance is not.

@@ -11,10 +11,10 @@ import numpy as np
 import typer
 
 import mahala
-from mahala.cli.model_rows import read_rows
-from mahala.cli.models import load_metric
-from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
-from mahala.cli.output import csv_writer, escape, print_json, show, table, terminal, write_files
+from mahala.cli.parts.model_rows import read_rows
+from mahala.cli.parts.models import load_metric
+from mahala.cli.parts.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
+from mahala.cli.parts.output import csv_writer, escape, print_json, show, table, terminal, write_files
 from mahala.support.arrays import slices
 
 if TYPE_CHECKING:

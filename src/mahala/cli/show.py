@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli.models import load_model
-from mahala.cli.options import MODEL_HELP, Decimal, FirstIndex
-from mahala.cli.output import Json
-from mahala.cli.output import show as print_result
-from mahala.cli.predictors import is_predictor
-from mahala.cli.show_model import metric_facts, metric_parts, predictor_facts, predictor_parts
-from mahala.cli.show_rows import distance_facts, distance_parts, prediction_facts, prediction_parts
+from mahala.cli.parts.models import load_model
+from mahala.cli.parts.options import MODEL_HELP, Decimal, FirstIndex
+from mahala.cli.parts.output import Json
+from mahala.cli.parts.output import show as print_result
+from mahala.cli.parts.predictors import is_predictor
+from mahala.cli.parts.show_model import metric_facts, metric_parts, predictor_facts, predictor_parts
+from mahala.cli.parts.show_rows import distance_facts, distance_parts, prediction_facts, prediction_parts
 
 
 def show(

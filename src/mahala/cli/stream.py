@@ -20,10 +20,10 @@ from filelock import FileLock, Timeout
 
 import mahala
 from mahala.cli.group import BROKEN_PIPE, forget_output, with_options
-from mahala.cli.models import configured, learner_named
-from mahala.cli.options import Settings
-from mahala.cli.output import STDOUT, say
-from mahala.cli.tables import open_input, read_items
+from mahala.cli.parts.models import configured, learner_named
+from mahala.cli.parts.options import Settings
+from mahala.cli.parts.output import STDOUT, say
+from mahala.cli.parts.tables import open_input, read_items
 from mahala.stream.input import LONGEST, read_lines
 from mahala.support.files import named, remove_abandoned, replaceable
 

@@ -13,10 +13,10 @@ import numpy as np
 import typer
 
 import mahala
-from mahala.cli import options
-from mahala.cli.items import read_named_items
-from mahala.cli.output import Facts, Json, escape, fact_grid, say, show, write_files
-from mahala.cli.tables import show_columns
+from mahala.cli.parts import options
+from mahala.cli.parts.items import read_named_items
+from mahala.cli.parts.output import Facts, Json, escape, fact_grid, say, show, write_files
+from mahala.cli.parts.tables import show_columns
 from mahala.data.scaling import feature_scales, tried_scalings
 from mahala.metric import Scales
 

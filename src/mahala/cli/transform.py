@@ -7,10 +7,10 @@ import numpy as np
 import typer
 
 import mahala
-from mahala.cli.model_rows import read_rows
-from mahala.cli.models import load_metric
-from mahala.cli.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
-from mahala.cli.output import Json, Writer, columns_writer, show, write_files
+from mahala.cli.parts.model_rows import read_rows
+from mahala.cli.parts.models import load_metric
+from mahala.cli.parts.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
+from mahala.cli.parts.output import Json, Writer, columns_writer, show, write_files
 from mahala.support.validation import is_sparse
 
 

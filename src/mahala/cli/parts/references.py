@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mahala.cli.output import Facts
-from mahala.cli.predictors import errors_of, raw_features
+from mahala.cli.parts.output import Facts
+from mahala.cli.parts.predictors import errors_of, raw_features
 from mahala.support.display import task_bar
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.evaluation.cross_validation.plan import Plan
     from mahala.support.arrays import Array, Rows
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mahala
-from mahala.cli.model_rows import NewRows, read_rows
-from mahala.cli.options import check_row_number
-from mahala.cli.output import Facts, bar, escape, table, terminal
-from mahala.cli.predictors import percent, value_text
+from mahala.cli.parts.model_rows import NewRows, read_rows
+from mahala.cli.parts.options import check_row_number
+from mahala.cli.parts.output import Facts, bar, escape, table, terminal
+from mahala.cli.parts.predictors import percent, value_text
 from mahala.support.validation import is_sparse
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.data.columns.cells import Decimal
     from mahala.support.arrays import FloatArray
 

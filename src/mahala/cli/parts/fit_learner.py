@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mahala
-from mahala.cli.models import learner_named, spectrum
-from mahala.cli.options import FitOptions, computing
-from mahala.cli.output import Facts, escape, fact_grid, show
-from mahala.cli.predictors import in_progress
-from mahala.cli.tables import check_labels, labelled_table, show_columns
+from mahala.cli.parts.models import learner_named, spectrum
+from mahala.cli.parts.options import FitOptions, computing
+from mahala.cli.parts.output import Facts, escape, fact_grid, show
+from mahala.cli.parts.predictors import in_progress
+from mahala.cli.parts.tables import check_labels, labelled_table, show_columns
 from mahala.support.validation import is_chunked
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 import mahala
-from mahala.cli.output import Facts, escape, fact_grid, say, show
+from mahala.cli.parts.output import Facts, escape, fact_grid, say, show
 from mahala.support.limits import stopped_by_ctrl_c
 
 # Whole numbers that are not changed where they are read as such.

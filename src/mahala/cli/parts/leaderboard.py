@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mahala
-from mahala.cli.output import Writer, escape, say, show, table, terminal, write_files
+from mahala.cli.parts.output import Writer, escape, say, show, table, terminal, write_files
 
 if TYPE_CHECKING:
     from mahala.evaluation.cross_validation.leaderboard import Line

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mahala
-from mahala.cli.models import configured
-from mahala.cli.options import FitOptions, computing
-from mahala.cli.output import Facts, escape, fact_grid, show
-from mahala.cli.output import table as table_of
-from mahala.cli.predictors import (
+from mahala.cli.parts.models import configured
+from mahala.cli.parts.options import FitOptions, computing
+from mahala.cli.parts.output import Facts, escape, fact_grid, show
+from mahala.cli.parts.output import table as table_of
+from mahala.cli.parts.predictors import (
     expert_shares,
     experts_text,
     in_progress,
@@ -23,15 +23,15 @@ from mahala.cli.predictors import (
     raw_features,
     value_text,
 )
-from mahala.cli.references import measured
-from mahala.cli.tables import BINS, show_columns
+from mahala.cli.parts.references import measured
+from mahala.cli.parts.tables import BINS, show_columns
 from mahala.data.columns.values import is_frame
 from mahala.support.parameters import ParameterError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.data.tables import RawTable
     from mahala.support.arrays import Array
 

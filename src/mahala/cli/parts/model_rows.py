@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import mahala
-from mahala.cli.output import say
-from mahala.cli.predictors import is_predictor, names_of_rows
+from mahala.cli.parts.output import say
+from mahala.cli.parts.predictors import is_predictor, names_of_rows
 from mahala.support.arrays import IndexArray
 
 if TYPE_CHECKING:
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.data.columns.cells import Decimal
     from mahala.data.tables import RawTable, Table
     from mahala.neighbors.rows import RowName

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mahala
-from mahala.former_names import OF_LEARNERS, OF_PACKAGE
+from mahala.support.former_names import OF_LEARNERS, OF_PACKAGE
 
 
 @pytest.mark.parametrize("name", OF_PACKAGE)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from mahala.cli.output import escape, terminal
-from mahala.cli.output import table as table_of
+from mahala.cli.parts.output import escape, terminal
+from mahala.cli.parts.output import table as table_of
 from mahala.support.files import check_readable
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mahala
-from mahala.cli.models import spectrum, trust_text
-from mahala.cli.output import Facts, bar, escape, fact_grid, terminal
-from mahala.cli.predictors import expert_shares, experts_text, percent, score_text
-from mahala.cli.tables import show_columns
+from mahala.cli.parts.models import spectrum, trust_text
+from mahala.cli.parts.output import Facts, bar, escape, fact_grid, terminal
+from mahala.cli.parts.predictors import expert_shares, experts_text, percent, score_text
+from mahala.cli.parts.tables import show_columns
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mahala.cli.predictors import Predictor
+    from mahala.cli.parts.predictors import Predictor
     from mahala.saved_estimator import SavedEstimator
 
 # Classes that are named.
