@@ -115,7 +115,7 @@ def fit_loader(
 ) -> L:
     """Learn from the batches of a DataLoader, by way of a frozen encoder; return the learner.
 
-    An online learner learns from each batch with `partial_fit` and goes on from what it has learned, so that another
+    An online learner learns from each batch with `partial_fit` and continues from its state, so that another
     call is another pass. It draws `n_pairs` or `n_triplets` from each batch, and batches of one class are joined with
     the next one. Any other learner is fitted to the embeddings of all batches, which are held in memory.
 
