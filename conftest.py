@@ -69,14 +69,16 @@ def is_due(item, changed):
         return item.callspec.params["page"].relative_to(ROOT).as_posix() in changed
     if item.path.name == "test_site.py":
         return any(name.startswith(("docs/", "mkdocs.yml", "src/", "search/src/")) for name in changed)
+    if item.path.name == "test_campaign.py":
+        return any("campaign" in name for name in changed)
     paper = paper_of(item.path)
     return paper is None or any(re.match(rf"(?:tests/)?papers/(?:test_)?{paper}", name) for name in changed)
 
 
 def leave_out_unchanged(config, items):
-    """Leave out the code of pages, the site, and papers that are as on main: MAHALA_DOCS=all runs all, as each night.
+    """Leave out what is as on main: the code of pages, the site, papers and the campaign.
 
-    So do -k and the name of a test.
+    MAHALA_DOCS=all runs all, as each night. So do -k and the name of a test.
     """
     named = config.option.keyword or any("::" in argument for argument in config.args)
     if named or os.environ.get("MAHALA_DOCS") == "all":
