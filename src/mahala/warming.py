@@ -105,7 +105,7 @@ def _learn_similarity(learner: SimilarityLearner, X: FloatArray, y: IndexArray) 
         stream = clone(learner).set_params(average=average, dtype="float64")
         _stream(stream, triplets)
         stream.partial_fit(Triplets.from_labels(sp.csr_array(X), y, 50, random_state=0))
-        stream.fit(Triplets.from_labels(_wide(X), y, 20, random_state=0)).score(_wide(X), y)
+        stream.fit(Triplets.from_labels(_wide(X), y, 1000, random_state=0)).score(_wide(X), y)
 
 
 def _sum_few_weights() -> None:

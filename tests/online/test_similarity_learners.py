@@ -158,6 +158,15 @@ def test_automatic_margins_without_a_scale_are_the_papers():
 @examples(7)
 @given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
 def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
+    """The first steps may be NumPy's, the others are a kernel's."""
+    n_first = data.draw(st.sampled_from([0, 20, 80]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mahala.online.state.dense.most_steps", lambda work: n_first)
+        patch.setattr("mahala.online.aroma.are_few", lambda n_steps, work: n_steps <= n_first)
+        _equals_it(name, storage, triplets, average, data, tmp_path_factory)
+
+
+def _equals_it(name, storage, triplets, average, data, tmp_path_factory):
     learner, expected = CASES[name]
     changed = {"storage": storage, "average": average, "margin": 0.125}
     stream = type(learner)(**learner.get_params() | changed)
@@ -459,6 +468,7 @@ def test_a_gram_fit_goes_on_as_a_stream(average, monkeypatch):
     X, y = rng.normal(size=(20, 40)), np.arange(20) % 3
     triplets = Triplets.from_labels(X, y, 500, random_state=0)
     used = []
+    monkeypatch.setattr("mahala.online.state.dense.most_steps", lambda work: 0)
     monkeypatch.setattr("mahala.online.similarity_learner.fit_gram", lambda *args: used.append(args) or fit_gram(*args))
     by_gram = mahala.OASIS(0.1, average=average).fit(triplets).partial_fit(triplets[:100])
     assert used

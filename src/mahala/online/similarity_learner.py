@@ -176,8 +176,9 @@ class SimilarityLearner(OnlineLearner):
             if triplets.items is not None:
                 raise ValueError("storage='gram' needs anchors and items from one X; use storage 'dense' or 'sparse'")
             return True
-        may = possible and self.storage == "auto" and triplets.items is None
-        return may and isinstance(self._model, DenseState) and gram_is_cheaper(triplets, self.max_memory)
+        model = self._model
+        may = possible and self.storage == "auto" and triplets.items is None and isinstance(model, DenseState)
+        return may and len(triplets) > model.n_first and gram_is_cheaper(triplets, self.max_memory)
 
     def _learn(self, triplets: Triplets, labels: Labels | None) -> None:
         if not self._learns_by_gram(triplets):

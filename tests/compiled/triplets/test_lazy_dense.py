@@ -8,6 +8,12 @@ from mahala.online.state.dense import DenseState
 from mahala.online.state.similarity import TripletChunk
 
 
+@pytest.fixture(autouse=True, params=[0, 10, 100])
+def _steps_in_numpy(request, monkeypatch):
+    """So many first steps are NumPy's: none, some, or all."""
+    monkeypatch.setattr("mahala.online.state.dense.most_steps", lambda work: request.param)
+
+
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("name", RULES)
 def test_steps_are_the_papers(name, dense):

@@ -7,14 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
+from scipy.linalg import blas
 
 from mahala.comparisons import Triplets
-from mahala.compiled.jit import Steps
+from mahala.compiled.jit import SKIPPED, Steps
 from mahala.compiled.triplets import gram
 from mahala.compiled.triplets import lazy_dense as kernels
 from mahala.compiled.triplets.rows import CSR
 from mahala.metric.matrices import row_dots
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
+from mahala.online.state.symmetric import most_steps
 from mahala.support.arrays import (
     BoolArray,
     FloatArray,
@@ -22,6 +24,7 @@ from mahala.support.arrays import (
     IntArray,
     RealArray,
     Rows,
+    block_size,
     check_room,
     row_blocks,
     slices,
@@ -64,6 +67,8 @@ class DenseState(SimilarityState):
         if rule.average:
             self.planes[diagonal, -1, diagonal] = self.initial[1]
         self.stamps = np.full(shape[0], -1)  # work space
+        # So many steps are NumPy's, from the first one on, whatever the chunks are: these do not change a bit.
+        self.n_first = most_steps(4.0 * self.planes.size) if self.dtype == np.float64 else 0
         if rule.r:
             self.left, self.right = np.ones(shape[0]), np.ones(shape[1])
 
@@ -73,6 +78,12 @@ class DenseState(SimilarityState):
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         if not self.planes.flags.writeable:  # and so the others
             self.make_writable("planes", "stamps", "left", "right")
+        n = min(self.n_first - self.n_steps, len(chunk.y))
+        if n > 0:
+            for part, x, q in chunk.part(slice(n)).in_full(block_size(2 * max(self.shape)), self.shape):
+                outcomes = self._take(x, q, rule, self.clock + part.stop)
+                steps[0][part], steps[1][part], steps[2][part] = zip(*outcomes, strict=True)
+            return n, 0
         step, penalty, eta, shrinkage = self.settings(rule)
         width, adaptive, average = self.layout
         parts: Any = penalty if width > 1 else None, adaptive or None, average or None
@@ -86,6 +97,60 @@ class DenseState(SimilarityState):
         arguments: Any = *chunk[:3], *state, steps, *space
         kernels.stream(*arguments)
         return len(chunk.y), 0
+
+    def feed_one(self, rows: FloatArray, items: FloatArray | None, rule: SimilarityRule) -> tuple[float, float, int]:
+        # A new rule may settle the entries.
+        if self.n_steps >= self.n_first or rule is not self._rule or not self.planes.flags.writeable:
+            return super().feed_one(rows, items, rule)
+        positive, negative = rows[1:] if items is None else items
+        (outcome,) = self._take(rows[:1], (positive - negative)[np.newaxis], rule, self.clock + 1)
+        self.clock += 1
+        self.n_steps += 1
+        return outcome
+
+    def _take(self, X: FloatArray, Q: FloatArray, rule: SimilarityRule, clock: int) -> list[tuple[float, float, int]]:
+        """Take a step in NumPy for each x and q, up to the clock; return p, τ and predicted label of each.
+
+        All entries are at the present before the first one, and after the last one.
+        """
+        (scale, slack, upper, largest, margin), (theta, exempts_diagonal, delta), eta, shrinkage = self.settings(rule)
+        width, adaptive, average = self.layout
+        M, S, left, right = np.ascontiguousarray(self.planes[:, 0]), self.planes[:, -1], self.left, self.right
+        H, threshold = (self.planes[:, 2], theta / (delta + self.planes[:, 2])) if adaptive else (M, theta)
+        if exempts_diagonal:
+            threshold = threshold * ~np.eye(*self.shape, dtype=bool)
+        MT, dot, add_outer, outcomes = M.T, blas.ddot, blas.dger, []
+        for x, q in zip(X, Q, strict=True):
+            score = dot(x, M.dot(q))
+            p, tau = margin - score, 0.0
+            if p > 0.0:
+                u, v = (left * x, right * q) if rule.r else (x, q)
+                x_norm, q_norm = dot(u, x), dot(v, q)
+                norm = x_norm * q_norm
+                if norm != 0.0:
+                    tau = min(upper, p / (scale * norm + slack)) if scale else upper
+                    tau = tau if tau * norm**0.5 <= largest else SKIPPED
+            if tau and adaptive:
+                gradient = x[:, np.newaxis] * q
+                H[:] = np.sqrt(H * H + gradient * gradient)
+                M += eta * gradient / (delta + H)
+                threshold = theta / (delta + H)
+                if exempts_diagonal:
+                    np.fill_diagonal(threshold, 0.0)
+            elif tau:
+                add_outer(tau, v, u, 1, 1, MT, 1, 1, 1)
+                if rule.r:
+                    left /= 1.0 + shrinkage[0] * q_norm * x * x * left
+                    right /= 1.0 + shrinkage[1] * x_norm * q * q * right
+            if theta:
+                M -= np.maximum(np.minimum(M, threshold), -threshold)
+            if average:
+                S += M
+            outcomes.append((p, tau, 1 if score > 0.0 else -1))
+        self.planes[:, 0] = M
+        if width > 1:
+            self.planes[:, 1] = clock
+        return outcomes
 
     def cost(self, touched: float) -> float:
         return touched / (IN_ORDER if touched >= WHOLE * self.shape[0] * self.shape[1] else 1.0)
@@ -114,6 +179,8 @@ class DenseState(SimilarityState):
     def _check(self) -> None:
         super()._check()
         self._check_entries(self.planes.swapaxes(0, 1))
+        if self.n_steps < self.n_first and self.layout[0] > 1 and (self.planes[:, 1] != self.clock).any():
+            self.settle()  # as after steps in NumPy
 
 
 def csr_rows(X: Any) -> CSR:

@@ -16,7 +16,12 @@ CALLS_WORK = 2**16
 
 def are_few(n_steps: int, work: float) -> bool:
     """Whether so many steps of so many multiplications are too few for a kernel."""
-    return n_steps * (CALLS_WORK + work) <= FEW_STEPS_WORK
+    return n_steps <= most_steps(work)
+
+
+def most_steps(work: float) -> int:
+    """Return how many steps of so many multiplications are too few for a kernel."""
+    return int(FEW_STEPS_WORK / (CALLS_WORK + work))
 
 
 class SymmetricMatrix:
