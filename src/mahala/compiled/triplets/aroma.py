@@ -8,13 +8,12 @@ block.
 import math
 
 import numpy as np
+from scipy.linalg import blas
 
-from mahala.compiled.blas import gemm
 from mahala.compiled.jit import SKIPPED, Steps, helper, kernel
 from mahala.compiled.pairs.steps import dot
-from mahala.compiled.pairs.symmetric import subtract_terms
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, SignArray
 
 BLOCK = 64
 # When no more than this share of a variance is left, it is rounding error, of either sign.
@@ -35,19 +34,6 @@ def without(
             out[i] -= factor * term[i]
 
 
-@helper
-def _subtract_outer(
-    M: FloatArray, u: FloatArray, v: FloatArray, weights: FloatArray, n: int, factors: FloatArray
-) -> None:
-    """`M -= Σ_{l<n} weights_l u_l v_lᵀ`."""
-    d, e = M.shape
-    for l in range(n):
-        for j in range(d):
-            factors[l, j] = weights[l] * u[l, j]
-    gemm(factors, 0, True, v, 0, False, M, d, e, n, True)
-
-
-@kernel
 def stream_full(
     X: FloatArray,
     Q: FloatArray,
@@ -62,49 +48,81 @@ def stream_full(
     The matrices are M, and an empty one or the sum of each update times the number of earlier models, which did not
     have it; the mean of all models follows from it. The covariances are Λ and Γ.
     """
-    (n, d), e, (r, margin) = X.shape, Q.shape[1], rule
-    (M, late), (Lambda, Gamma) = matrices, covariances
-    p, tau, predicted = steps
-    size = min(BLOCK, n)
-    scores, left, right = np.empty((size, e)), np.empty((size, d)), np.empty((size, e))
-    u, a = np.empty((size, d)), np.empty(size)
-    v, b = np.empty((size, e)), np.empty(size)
-    lengths, lates = np.empty(size), np.empty(size)
-    for start in range(0, n, BLOCK):
-        n_rows = min(BLOCK, n - start)
-        gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
-        gemm(X, start, False, Lambda, 0, False, left, n_rows, d, d, False)
-        gemm(Q, start, False, Gamma, 0, False, right, n_rows, e, e, False)
-        k = 0
-        for i in range(n_rows):
-            t = start + i
-            x, q = X[t], Q[t]
-            score = dot(scores[i], q)
-            for l in range(k):
-                score -= lengths[l] * dot(u[l], x) * dot(v[l], q)
-            predicted[t] = 1 if score > 0.0 else -1
-            p[t] = margin - score
-            tau[t] = 0.0
-            if not p[t] > 0.0:
-                continue
-            without(left[i], u, a, k, x, u[k])
-            without(right[i], v, b, k, q, v[k])
-            x_norm, q_norm = dot(u[k], x), dot(v[k], q)
-            if not (x_norm > NOISE * dot(x, x) and q_norm > NOISE * dot(q, q) and x_norm * q_norm > 0.0):
-                continue
-            step = p[t] / (x_norm * q_norm + r)
-            if not step * math.sqrt(x_norm * q_norm) <= LARGEST_CHANGE:
-                tau[t] = SKIPPED
-                continue
-            tau[t] = step
-            lengths[k] = -step
-            lates[k] = -step * (clock + t + 1)
-            # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
-            a[k] = 1.0 / (r * e / q_norm + x_norm)
-            b[k] = 1.0 / (r * d / x_norm + q_norm)
-            k += 1
-        _subtract_outer(M, u, v, lengths, k, left)
-        if len(late):
-            _subtract_outer(late, u, v, lates, k, left)
-        subtract_terms(Lambda, left, u, a, k)
-        subtract_terms(Gamma, right, v, b, k)
+    (M, late), (Lambda, Gamma), (p, tau, predicted) = matrices, covariances, steps
+    size, (d, e) = min(BLOCK, len(X)), M.shape
+    # Memory that is used again: new memory of this size comes from the system, page by page.
+    (left, u), (scores, right, v), weights = np.empty((2, size, d)), np.empty((3, size, e)), np.empty((4, size))
+    for start in range(0, len(X), BLOCK):
+        block = slice(start, start + BLOCK)
+        x, q = X[block], Q[block]
+        for rows, matrix, out in ((x, M, scores), (x, Lambda, left), (q, Gamma, right)):
+            np.dot(rows, matrix, out=out[: len(x)])
+        arrays = scores, left, right, u, v, weights
+        k = _take_block(x, q, *arrays, *rule, p[block], tau[block], predicted[block])
+        if k:
+            u[:k] *= weights[0, :k, np.newaxis]
+            _add_outer(M, 1.0, u[:k], v[:k])
+            if len(late):
+                u[:k] *= clock + start + 1.0 + weights[3, :k, np.newaxis]
+                _add_outer(late, 1.0, u[:k], v[:k])
+            _add_outer(Lambda, -1.0, left[:k], left[:k])
+            _add_outer(Gamma, -1.0, right[:k], right[:k])
+
+
+def _add_outer(A: FloatArray, factor: float, left: FloatArray, right: FloatArray) -> None:
+    """`A += factor Σ_l left_l right_lᵀ`."""
+    blas.dgemm(factor, right.T, left.T, 1.0, A.T, trans_b=True, overwrite_c=True)
+
+
+@kernel
+def _take_block(
+    X: FloatArray,
+    Q: FloatArray,
+    scores: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    u: FloatArray,
+    v: FloatArray,
+    weights: FloatArray,
+    r: float,
+    margin: float,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
+) -> int:
+    """Take the steps of a block, of which XM, XΛ and QΓ are given; return how many updates there are.
+
+    Of each update, `u`, `v` and `weights` are to hold u, v, α, a, b and its number, `left` and `right` √a u and √b v.
+    """
+    d, e, k = X.shape[1], Q.shape[1], 0
+    for t in range(len(X)):
+        x, q = X[t], Q[t]
+        score = dot(scores[t], q)
+        for l in range(k):
+            score += weights[0, l] * dot(u[l], x) * dot(v[l], q)
+        predicted[t] = 1 if score > 0.0 else -1
+        p[t] = margin - score
+        tau[t] = 0.0
+        if not p[t] > 0.0:
+            continue
+        without(left[t], u, weights[1], k, x, u[k])
+        without(right[t], v, weights[2], k, q, v[k])
+        x_norm, q_norm = dot(u[k], x), dot(v[k], q)
+        if not (x_norm > NOISE * dot(x, x) and q_norm > NOISE * dot(q, q) and x_norm * q_norm > 0.0):
+            continue
+        step = p[t] / (x_norm * q_norm + r)
+        if not step * math.sqrt(x_norm * q_norm) <= LARGEST_CHANGE:
+            tau[t] = SKIPPED
+            continue
+        tau[t] = weights[0, k] = step
+        weights[3, k] = t
+        # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
+        weights[1, k] = 1.0 / (r * e / q_norm + x_norm)
+        weights[2, k] = 1.0 / (r * d / x_norm + q_norm)
+        # One such term leaves a covariance exactly symmetric.
+        for i in range(d):
+            left[k, i] = math.sqrt(weights[1, k]) * u[k, i]
+        for i in range(e):
+            right[k, i] = math.sqrt(weights[2, k]) * v[k, i]
+        k += 1
+    return k
