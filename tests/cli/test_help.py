@@ -126,8 +126,6 @@ def test_example_runs_as_printed(example, folder):
         with COMMANDS["fit"].make_context("fit", words[2:]) as context:
             assert list(context.params["data"]) == ["folder/*.parquet"]
         return
-    if words[1] == "simulate":
-        words += ["--impressions", "100"]  # the default, 3000, takes seconds
     if words[1:] == ["warm-up"]:  # tests/test_warming.py compiles everything, and test_warm_up.py runs the command
         COMMANDS["warm-up"].make_context("warm-up", [])
         return

@@ -38,7 +38,7 @@ for words in (["greet", "Ada"], ["more", "thrice"], ["greet", "4"]):
 
 def test_search_adds_its_commands():
     commands = typer.main.get_command(app).commands
-    assert {"simulate", "adapt", "serve"} <= set(commands)
+    assert {"evaluate", "adapt", "serve"} <= set(commands)
     assert {"start", "report", "keys"} <= set(commands["serve"].commands)
 
 

@@ -1,14 +1,10 @@
 # The public names of this package, loaded on first use.
 from mahala_search.sidecar.client import Client as Client
-from mahala_search.quality.click_models import ClickModel as ClickModel
-from mahala_search.quality.click_models import click_model as click_model
 from mahala_search.quality.judgments import Judgments as Judgments
 from mahala_search.quality.qrels import read_qrels as read_qrels
 from mahala_search.adapter.query_adapter import QueryAdapter as QueryAdapter
 from mahala_search.quality.ranking_quality import RankingQuality as RankingQuality
 from mahala_search.quality.ranking_quality import evaluate_ranking as evaluate_ranking
-from mahala_search.quality.simulation import Simulation as Simulation
-from mahala_search.quality.simulation import simulate_clicks as simulate_clicks
 from mahala_search.quality.gains import CrossValidation as CrossValidation
 
 __all__: list[str]

@@ -21,6 +21,8 @@ OF_LEARNERS = {
 OF_PACKAGE = {
     "adapt_queries": "docs/guides/indexes.md wraps an embedding model in three lines",
     "AnswerBoard": "compare returns a Leaderboard, of answers as of rows",
+    "ClickModel": "benchmarks/clicks.py in a checkout of the repository simulates people who click",
+    "click_model": "benchmarks/clicks.py in a checkout of the repository simulates people who click",
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
     "Impressions": "QueryAdapter.learn_one learns from one impression after another",
     "ITML_Supervised": "ITML learns from labels, too",
@@ -38,6 +40,8 @@ OF_PACKAGE = {
     "SCML_Supervised": "mahala.batch.SCML learns from labels, too",
     "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
     "serve": "`pip install mahala-search`, and its client is mahala_search.Client",
+    "simulate_clicks": "benchmarks/clicks.py in a checkout of the repository simulates people who click",
+    "Simulation": "benchmarks/clicks.py in a checkout of the repository simulates people who click",
 }
 
 # Commands.
@@ -47,7 +51,7 @@ OF_COMMANDS = {
     "explain": "`mahala show MODEL DATA ROW` explains a prediction, with a second ROW the distance of the two",
     "inspect": "`mahala show MODEL` describes a model file",
     "serve": "`pip install mahala-search` brings it",
-    "simulate": "`pip install mahala-search` brings it",
+    "simulate": "`python benchmarks/clicks.py my.npz` in a checkout of the repository simulates people who click",
 }
 
 

@@ -1,1 +1,1 @@
-"""Commands of `mahala` for searches: adapt, evaluate and simulate."""
+"""Commands of `mahala` for searches: adapt and evaluate."""

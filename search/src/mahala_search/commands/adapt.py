@@ -15,18 +15,16 @@ from rich.markup import escape
 import mahala
 import mahala_search
 from mahala.extend.commands import Force, Json, Settings, check_output, configured, fact_grid, show, table, write_files
-from mahala_search.commands.files import read_collection
+from mahala_search.commands.files import Items, Qrels, Queries, read_collection
 
 # Number of queries that are named because they lose or gain the most.
 _NAMED = 5
 
 
 def adapt(
-    queries: Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")],
-    items: Annotated[Path, typer.Option(help="Vectors of items, as for --queries.")],
-    qrels: Annotated[
-        Path, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
-    ],
+    queries: Queries,
+    items: Items,
+    qrels: Qrels,
     output: Annotated[Path, typer.Option(help="The model file to write: the adapter with its whole state.")],
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="The random_state of the adapter.", min=0)] = 0,

@@ -1,15 +1,24 @@
-"""Read the files of searches that commands are given."""
+"""The files of searches that commands are given, as options, and how they are read."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 import mahala_search
 from mahala import data
 
 if TYPE_CHECKING:
     from mahala_search.quality.judgments import Judgments
+
+
+Queries = Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")]
+Items = Annotated[Path, typer.Option(help="Vectors of items, as for --queries.")]
+Qrels = Annotated[
+    Path, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
+]
 
 
 def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments, list[str]]:

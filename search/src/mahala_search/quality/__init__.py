@@ -1,1 +1,1 @@
-"""Judgments of results, the quality of rankings, and clicks that are simulated."""
+"""Judgments of results, and the quality of rankings."""
