@@ -51,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="serve-load-") as folder:
         path = Path(folder) / "search.db"
         started = time.perf_counter()
-        command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0", "--rate", "100000"]
+        command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0"]
         command += ["--workers", str(given.workers)] + ["--no-learn"] * given.no_learn
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:

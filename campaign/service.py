@@ -185,7 +185,7 @@ def _start(folder: Path, bound: socket.socket) -> int:
             stop = threading.Event()
             learning = threading.Thread(target=_learn, args=(folder, stop))
             learning.start()
-            uvicorn.Server(configuration(create_app(sidecar, ServerSettings(rate=1e9)))).run([bound])
+            uvicorn.Server(configuration(create_app(sidecar, ServerSettings()))).run([bound])
             stop.set()
             learning.join()
     finally:

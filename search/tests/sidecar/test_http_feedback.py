@@ -183,20 +183,15 @@ def test_roles_permit_what_those_before_them_do(sidecar):
                     assert (status == 403) == (level < needed), (role, of_role, path, status)
 
 
-def test_keys_are_made_listed_and_revoked(sidecar):
+def test_a_key_of_a_space_sees_this_space_only(sidecar):
+    make(sidecar, "t")
     with http_of(sidecar, keys=True) as http:
-        admin = with_key(sidecar, http, "admin", None)
-        of_space = with_key(sidecar, http, "admin")
-        assert http.get("/v1/keys", headers=of_space).status_code == 403
-        made = http.post("/v1/keys", json={"role": "read", "space": "s"}, headers=admin)
-        assert made.status_code == 201
-        headers = {"Authorization": f"Bearer {made.json()['key']}"}
+        headers = with_key(sidecar, http, "admin")
         assert [one["name"] for one in http.get("/v1/spaces", headers=headers).json()] == ["s"]
-        listed = http.get("/v1/keys", headers=admin)
-        assert len(listed.json()) == 3
-        assert made.json()["key"] not in listed.text
-        assert http.delete(f"/v1/keys/{made.json()['id']}", headers=admin).status_code == 200
-        assert http.delete(f"/v1/keys/{made.json()['id']}", headers=admin).status_code == 404
+        for path in ("/v1/spaces/t", "/v1/spaces/none", "/metrics"):
+            assert http.get(path, headers=headers).status_code == 403, path
+        assert http.put("/v1/spaces/new", json={"width": 4}, headers=headers).status_code == 403
+        assert http.post(f"{BASE}/successor", json={"space": "t"}, headers=headers).status_code == 403
 
 
 def test_forget_removes_a_person_and_a_repeated_request_does_not_bring_it_back(sidecar, http):

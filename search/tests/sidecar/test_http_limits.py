@@ -15,10 +15,8 @@ import time
 
 import pytest
 
-from mahala_search.sidecar.http import guard as guards
 from mahala_search.sidecar.http import middleware, protocol, server
 from mahala_search.sidecar.http.bodies import encoded
-from mahala_search.sidecar.http.guard import Buckets
 from mahala_search.sidecar.records import Unavailable, Written
 
 from .http_sidecar import BASE, http_of, make, opened, query, running, vector, wait_for
@@ -128,23 +126,13 @@ def test_the_store_that_fails_is_told_at_once_and_what_is_here_is_served(sidecar
     wait_for(lambda: http.get("/ready").status_code == 200)
 
 
-def test_requests_are_limited_by_their_number_and_their_size(sidecar, monkeypatch):
-    with http_of(sidecar, rate=1.0, largest=1000) as http:
-        assert [http.get(BASE).status_code for _ in range(3)] == [200, 200, 429]
+def test_large_bodies_and_wrong_keys_are_refused(sidecar):
+    with http_of(sidecar, largest=1000) as http:
         assert http.post(f"{BASE}/embed", content=b"x" * 1001).status_code == 413
-    clock = 1000.0
-    monkeypatch.setattr(guards.time, "monotonic", lambda: clock)
-    buckets = Buckets(2.0, 2.0)
-    assert [buckets.take("a") for _ in range(3)] == [0.0, 0.0, 0.5]
-    clock += 0.5
-    assert buckets.take("a") == 0.0
-
-
-def test_wrong_keys_are_refused_more_and_more(sidecar):
     with http_of(sidecar, keys=True) as http:
-        headers = {"Authorization": "Bearer mahala_0000_wrong"}
-        statuses = [http.get(BASE, headers=headers).status_code for _ in range(25)]
-        assert (statuses[0], statuses[-1]) == (401, 429)
+        for wrong in ("mahala_0000_wrong", "mahala__", "é", "x" * 300):
+            answer = http.get(BASE, headers={"Authorization": f"Bearer {wrong}".encode()})
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
         good = {"Authorization": f"Bearer {sidecar.keys.create('read')[1]}"}
         assert http.get(BASE, headers=good).status_code == 200
 
@@ -234,14 +222,14 @@ def test_the_document_describes_every_route(sidecar, http):
     document = http.get("/openapi.json").json()
     assert json.loads(json.dumps(document)) == document
     paths = document["paths"]
-    assert {"/v1/spaces/{space}/embed", "/v1/spaces/{space}/events", "/v1/keys/{key}", "/ready"} <= paths.keys()
+    assert {"/v1/spaces/{space}/embed", "/v1/spaces/{space}/events", "/ready"} <= paths.keys()
     for operations in paths.values():
         for operation in operations.values():
             assert operation["summary"].endswith(".")
             assert any(status.startswith("2") for status in operation["responses"])
     embed = paths["/v1/spaces/{space}/embed"]["post"]
     assert embed["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/EmbedBody"}
-    assert embed["responses"]["422"]["content"].keys() == {"application/problem+json"}
+    assert embed["parameters"][0]["name"] == "space"
     assert embed["security"] == [{"key": []}, {}]
 
 
@@ -267,7 +255,7 @@ enabled = false
 def test_schemathesis_finds_nothing(sidecar, tmp_path):
     key = sidecar.keys.create("admin")[1]
     (tmp_path / "schemathesis.toml").write_text(CONFIG.format(key=key), encoding="utf-8")
-    with running(sidecar, keys=True, rate=1e9) as address:
+    with running(sidecar, keys=True) as address:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[:20_000]

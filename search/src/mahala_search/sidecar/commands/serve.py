@@ -46,7 +46,6 @@ def start(
     port: Annotated[int, typer.Option(help="Port to bind to; 0 for any free one.", min=0, max=65535)] = PORT,
     need_keys: Annotated[bool, typer.Option("--keys", help="Require keys on loopback, too.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="A site whose pages may call the API; repeatable.")] = None,
-    rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     workers: Annotated[int, typer.Option(help="Server processes that share the port.", min=1)] = 1,
     learn: Annotated[bool, typer.Option(help="Learn, unless another host does.")] = True,
 ) -> None:
@@ -72,7 +71,7 @@ def start(
 
     if demo and database == DATABASE:
         database = "mahala-demo/search.db"
-    settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
+    settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()))
     if demo and settings.needs_keys:
         raise ValueError("--demo needs no keys: leave out --keys, and --host unless it is a loopback address")
     store = Store(database)

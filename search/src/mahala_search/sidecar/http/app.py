@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 import mahala
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.http.feedback import add_feedback
-from mahala_search.sidecar.http.guard import Guard, ServerSettings
+from mahala_search.sidecar.http.guard import ServerSettings
 from mahala_search.sidecar.http.metrics import Metrics
 from mahala_search.sidecar.http.middleware import BoundedRequests
 from mahala_search.sidecar.http.problems import HANDLERS
@@ -26,7 +26,7 @@ from mahala_search.sidecar.service import Sidecar
 def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """Return the app of a sidecar; `pages` are more routes, which come last, with their own Content-Security-Policy."""
     settings = settings or ServerSettings()
-    metrics, api = Metrics(sidecar), Api(sidecar, Guard(sidecar.keys, settings))
+    metrics, api = Metrics(sidecar), Api(sidecar, settings)
 
     async def health(call: Call) -> dict[str, str]:
         """Say that the process runs."""
@@ -49,7 +49,7 @@ def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: 
 
     api.add("GET", "/health", None, health)
     api.add("GET", "/ready", None, ready)
-    api.add("GET", "/metrics", "read", counters, media="text/plain")
+    api.add("GET", "/metrics", "read", counters)
     for add in (add_spaces, add_search, add_feedback):
         add(api)
     api.add("GET", "/openapi.json", None, openapi)

@@ -199,10 +199,3 @@ class SuccessorBody(Body):
     """The name of an empty space with the next encoder."""
 
     space: Annotated[str, Field(max_length=64)]
-
-
-class KeyBody(Body):
-    """A new key: what it permits, and in which space; without one, in all."""
-
-    role: Literal["browser", "read", "write", "admin"]
-    space: str | None = None

@@ -11,7 +11,6 @@ from starlette.concurrency import run_in_threadpool
 from mahala_search.events.formats import Ignored, read_event
 from mahala_search.events.formats import Shown as ReadShown
 from mahala_search.sidecar.http import tokens
-from mahala_search.sidecar.http.answers import Accepted, EntryProblem
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.http.bodies import OneOrList, ShownBody, UserBody, decoded
 from mahala_search.sidecar.http.search import search_of
@@ -33,7 +32,7 @@ def add_feedback(api: Api) -> None:
     api.add("POST", "/v1/spaces/{space}/forget", "admin", forget)
 
 
-async def shown(call: Call, body: OneOrList[ShownBody]) -> Accepted:
+async def shown(call: Call, body: OneOrList[ShownBody]) -> dict[str, Any]:
     """Take what was shown for searches; the answer names the items whose vectors are missing."""
     current, bodies = call.space, body if isinstance(body, list) else [body]
 
@@ -55,7 +54,7 @@ async def shown(call: Call, body: OneOrList[ShownBody]) -> Accepted:
     return await _accepted(call, current, bodies, read)
 
 
-async def events(call: Call, body: Events) -> Accepted:
+async def events(call: Call, body: Events) -> dict[str, Any]:
     """Take what people did with what was shown: own events, those of OpenSearch's UBI, or those of Metarank."""
     current, records = call.space, body if isinstance(body, list) else [body]
 
@@ -96,9 +95,9 @@ def _shown(current: Current, event: ReadShown) -> Shown:
     return Shown(event.search, event.items, event.seen, event.positions, signals=event.signals, search=search)
 
 
-async def _accepted(call: Call, current: Current, entries: Sequence[Any], read: Any) -> Accepted:
+async def _accepted(call: Call, current: Current, entries: Sequence[Any], read: Any) -> dict[str, Any]:
     """Write the works of entries; the answer says what became of each that was not accepted."""
-    problems: list[EntryProblem] = []
+    problems: list[dict[str, Any]] = []
 
     def works() -> dict[int, Work]:
         result = {}

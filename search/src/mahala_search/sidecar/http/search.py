@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.experiment.arms import interleaved
-from mahala_search.sidecar.http import answers, bodies, tokens
+from mahala_search.sidecar.http import bodies, tokens
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.http.bodies import decoded, encoded
 from mahala_search.sidecar.records import MIXED, PLAIN, Query, Search, Shown, Unavailable, Unknown, Work
@@ -32,10 +32,10 @@ def add_search(api: Api) -> None:
     api.add("POST", "/v1/spaces/{space}/embed", "write", embed)
     api.add("POST", "/v1/spaces/{space}/rerank", "write", rerank)
     api.add("POST", "/v1/spaces/{space}/interleave", "write", interleave)
-    api.add("GET", "/v1/spaces/{space}/model", "write", model, media="application/octet-stream")
+    api.add("GET", "/v1/spaces/{space}/model", "write", model)
 
 
-async def embed(call: Call, body: bodies.EmbedBody) -> answers.EmbeddedList:
+async def embed(call: Call, body: bodies.EmbedBody) -> dict[str, Any]:
     """Return better vectors of queries, what to add to the scores of items, and ids of the searches."""
     current = call.space
     if len(body.queries) <= _AT_ONCE:
@@ -49,13 +49,13 @@ async def embed(call: Call, body: bodies.EmbedBody) -> answers.EmbeddedList:
     return {"version": current.served.version, "results": results}
 
 
-def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[list[Search], list[answers.Embedded]]:
+def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[list[Search], list[dict[str, Any]]]:
     """Return the searches for queries, and the vectors to search with."""
     searches = [search_of(current, query, f"queries[{at}]") for at, query in enumerate(queries)]
     served = current.served
     rows = np.array([search.query.vector for search in searches])
     mapped, scales = served.embed(rows)
-    results: list[answers.Embedded] = []
+    results: list[dict[str, Any]] = []
     for search, row, vector, scale in zip(searches, rows, mapped, scales, strict=True):
         is_plain = search.arm == PLAIN
         boosts = [] if is_plain else served.boosts(row, search.query.key, search.user, float(scale))
@@ -64,7 +64,7 @@ def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[lis
                 "f32": encoded(row if is_plain else vector),
                 "search_id": None,
                 "arm": search.arm,
-                "boosts": [{"id": one.id, "add": one.add, "places": one.places} for one in boosts],
+                "boosts": [one._asdict() for one in boosts],
                 "token": None,
             }
         )
@@ -90,7 +90,7 @@ async def written(sidecar: Sidecar, current: Current, works: Sequence[Work]) -> 
     return False
 
 
-async def rerank(call: Call, body: bodies.RerankBody) -> answers.RerankedList:
+async def rerank(call: Call, body: bodies.RerankBody) -> dict[str, Any]:
     """Order the candidates of the engine by its scores, learned signals and similarities, and record what is shown."""
     current = call.space
     search, shown, results = await run_in_threadpool(reranked, call.sidecar, current, body)
@@ -145,7 +145,7 @@ def _of(ids: Sequence[str], vectors: dict[str, FloatArray]) -> dict[str, FloatAr
     return {id: vectors[id] for id in ids if id in vectors}
 
 
-async def interleave(call: Call, body: bodies.InterleaveBody) -> answers.Mixture:
+async def interleave(call: Call, body: bodies.InterleaveBody) -> dict[str, Any]:
     """Mix two rankings by team draft; `shown` takes the ids and the teams."""
     first, second, names = body.rankings()
     ids, teams = interleaved(first, second, body.k, body.search_id, names)

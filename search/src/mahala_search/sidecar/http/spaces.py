@@ -1,4 +1,4 @@
-"""The routes of spaces, of what they serve, of their report, and of keys."""
+"""The routes of spaces, of what they serve, and of their report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mahala_search.sidecar.http import bodies
-from mahala_search.sidecar.http.answers import SpaceStatus
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.records import Control, Settings, Unknown
 from mahala_search.sidecar.service import Current, Sidecar
@@ -26,12 +25,9 @@ def add_spaces(api: Api) -> None:
     api.add("PUT", f"{space}/served", "admin", serve_version)
     api.add("GET", f"{space}/report", "read", report, choices={"value": VALUES})
     api.add("POST", f"{space}/successor", "admin", succeed)
-    api.add("GET", "/v1/keys", "admin", list_keys)
-    api.add("POST", "/v1/keys", "admin", create_key, status=201)
-    api.add("DELETE", "/v1/keys/{key}", "admin", revoke_key)
 
 
-def about(sidecar: Sidecar, current: Current) -> SpaceStatus:
+def about(sidecar: Sidecar, current: Current) -> dict[str, Any]:
     """Return what is to be known of a space; secrets of its resolver are left out."""
     space, settings = current.space, asdict(current.space.settings)
     if settings["resolver"] is not None:
@@ -49,20 +45,20 @@ def about(sidecar: Sidecar, current: Current) -> SpaceStatus:
     }
 
 
-def spaces(call: Call) -> list[SpaceStatus]:
+def spaces(call: Call) -> list[dict[str, Any]]:
     """List the spaces that the key may read."""
     permitted = [one for one in call.sidecar.spaces() if call.key.space in ("", one.space.id)]
     return [about(call.sidecar, one) for one in permitted]
 
 
-def status_of_space(call: Call) -> SpaceStatus:
+def status_of_space(call: Call) -> dict[str, Any]:
     """Return the settings of a space, what is served, and how far learning is."""
     return about(call.sidecar, call.space)
 
 
-def put_space(call: Call, body: bodies.SpaceBody) -> SpaceStatus:
+def put_space(call: Call, body: bodies.SpaceBody) -> dict[str, Any]:
     """Make a space, or change its settings; those that are left out stay."""
-    name, sidecar = call.parameter, call.sidecar
+    name, sidecar = call.name, call.sidecar
     try:
         before = call.space.space.settings
     except Unknown:
@@ -107,31 +103,9 @@ def report(call: Call) -> dict[str, Any]:
     return call.sidecar.report(call.space, call.choice("value", VALUES))
 
 
-def succeed(call: Call, body: bodies.SuccessorBody) -> SpaceStatus:
+def succeed(call: Call, body: bodies.SuccessorBody) -> dict[str, Any]:
     """Let an empty space learn, with another encoder, what was learned in this one."""
     call.check_all()
     call.sidecar.store.succeed(call.space.space.id, body.space)
     call.sidecar.refresh()
     return about(call.sidecar, call.space)
-
-
-def list_keys(call: Call) -> list[dict[str, Any]]:
-    """List the keys, without their texts."""
-    call.check_all()
-    return [{**key._asdict(), "created": created} for key, created in call.sidecar.keys.all()]
-
-
-def create_key(call: Call, body: bodies.KeyBody) -> dict[str, str]:
-    """Make a key, which cannot be shown again."""
-    call.check_all()
-    space = "" if body.space is None else call.sidecar.space(body.space).space.id
-    key, text = call.sidecar.keys.create(body.role, space)
-    return {"id": key.id, "role": key.role, "space": key.space, "key": text}
-
-
-def revoke_key(call: Call) -> dict[str, int]:
-    """Revoke a key; all processes refuse it after two seconds."""
-    call.check_all()
-    if not call.sidecar.keys.revoke(call.parameter):
-        raise Unknown(f"there is no key {call.parameter[:16]!r}")
-    return {"n": 1}
