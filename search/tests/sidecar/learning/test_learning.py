@@ -253,28 +253,30 @@ def test_while_entries_come_in_it_rests_as_long_as_it_has_learned(store, space, 
     assert 9.0 < pause <= 10.0
 
 
-def test_the_process_starts_once_there_is_something_to_learn_and_again_when_it_is_killed(tmp_path):
+def test_the_process_starts_once_there_is_something_to_learn_and_again_when_it_is_killed(tmp_path, capfd):
     store = Store(tmp_path / "mahala.db")
     space = store.create("films", Settings(WIDTH))
     process = LearnerProcess(str(tmp_path / "mahala.db"), seconds=1.0)
     time.sleep(1.2)
     assert process.child is None
     fill(store, space, 20)
-    wait_for(lambda: process.child is not None, process)
+    store.create("bad", Settings(WIDTH, learner={"caps": 1}))
+    wait_for(lambda: process.child is not None)
     killed = process.child
     killed.kill()
-    wait_for(lambda: store.progress(space.id)["learned"] == 20, process)
+    wait_for(lambda: store.progress(space.id)["learned"] == 20)
     assert process.child is not killed
     child = process.child
     process.close()
     assert child.returncode == 0
+    assert capfd.readouterr().err.count("learning waits for bad: the learner cannot be made") > 0
     assert store.served(space.id).status["impressions"] == 20
     assert Checkpoints(store.database).newest(space.id).place == 20
     store.close()
 
 
-def wait_for(condition, process, seconds=60.0):
+def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, process.problem
+        assert time.monotonic() < end
         time.sleep(0.05)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from mahala_search.sidecar.records import Unavailable
@@ -43,22 +42,18 @@ class LearnerProcess:
     def __init__(self, address: str, seconds: float = 3.0) -> None:
         self._address, self._store = address, Store(address)
         self._checkpoints = Checkpoints(self._store.database, seconds)
-        self.problem: str | None = None
         self.child: subprocess.Popen[str] | None = None
         self._stop = threading.Event()
-        self._is_ready = False  # whether the process has begun to learn, and renews the lease itself
         self._pruning = 0.0
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL):
-            try:
+            with contextlib.suppress(Unavailable):  # the processes that serve say so
                 self._prune()
                 if self._has_work() and self._checkpoints.take_lease() is not None:
                     self._learn()
-            except Unavailable as error:
-                self.problem = f"learning waits: {error}"
 
     def _prune(self) -> None:
         if time.monotonic() >= self._pruning and self._store.prune(time.time()) == 0:
@@ -76,15 +71,14 @@ class LearnerProcess:
     def _learn(self) -> None:
         """Run the process until it ends, or until this is closed."""
         command = [sys.executable, "-m", "mahala_search.sidecar.learning.process"]
-        self._is_ready = False
         options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": os.environ | _ONE_THREAD}
         # Its input is closed at the end of the block. One that has ended before it was read is started again.
         with contextlib.suppress(BrokenPipeError), subprocess.Popen(command, text=True, **options) as child:
             self.child = child
             assert child.stdin is not None
             assert child.stdout is not None
-            listener = threading.Thread(target=self._listen, args=(child.stdout,), daemon=True)
-            listener.start()
+            starting = threading.Thread(target=child.stdout.readline, daemon=True)
+            starting.start()
             try:
                 # Not as arguments, which everyone on the machine can read: an address may have a password.
                 print(
@@ -92,20 +86,15 @@ class LearnerProcess:
                 )
                 child.stdin.flush()
                 while child.poll() is None and not self._stop.wait(_POLL):
-                    if not self._is_ready:
+                    if starting.is_alive():  # then it renews the lease itself
                         self._checkpoints.take_lease()
                     self._prune()
             finally:
                 with contextlib.suppress(BrokenPipeError):
                     child.stdin.close()
-                listener.join()  # its file must not be closed while it reads
+                starting.join()  # its file must not be closed while it reads
         if child.returncode != 0:
             log.warning("the learning process ended with the code %d, and is started again", child.returncode)
-
-    def _listen(self, lines: Iterable[str]) -> None:
-        """Take in the problems that the process reports."""
-        for line in lines:
-            self._is_ready, self.problem = True, json.loads(line)
 
     def close(self) -> None:
         """Stop learning, and let another host begin."""
@@ -138,31 +127,30 @@ def _stop_at_end(stop: threading.Event) -> None:
 
 
 def learn(store: Store, checkpoints: Checkpoints, stop: threading.Event) -> None:
-    """Learn and resolve until `stop` is set or the lease is lost; print problems as JSON when they change."""
+    """Learn and resolve until `stop` is set or the lease is lost; print a line once it has begun, and log problems."""
     from mahala_search.sidecar.learning.learning import Learning
     from mahala_search.sidecar.learning.resolving import Resolving
 
-    learning, said = Learning(store, checkpoints), object()
+    learning, said = Learning(store, checkpoints), dict[str, str]()
     with contextlib.closing(Resolving(store)) as resolving:
         resolving.start()
+        print("learning", flush=True)
         while not stop.is_set():
-            problem = None
+            problems = dict[str, str]()
             try:
                 pause = learning.step()
             except Unavailable as error:
-                problem, pause = f"learning waits: {error}", 1.0
-            except Exception as error:  # serving continues with what was learned so far
+                problems, pause = {"the database": str(error)}, 1.0
+            except Exception:  # serving continues with what was learned so far
                 log.exception("learning failed, and begins again at the last checkpoint")
-                problem, pause = f"learning failed: {error!r}", 1.0
-                learning = Learning(store, checkpoints)
+                learning, pause = Learning(store, checkpoints), 1.0
             else:
                 if learning.fence is None:
                     return
-            problems = [f"space {name}: {text}" for name, text in (learning.problems | resolving.problems).items()]
-            problem = problem or "; ".join(problems) or None
-            if problem != said:
-                print(json.dumps(problem), flush=True)
-                said = problem
+            problems |= learning.problems | resolving.problems
+            for name, problem in problems.items() - said.items():
+                log.warning("learning waits for %s: %s", name, problem)
+            said = problems
             stop.wait(pause)
     with contextlib.suppress(Unavailable):
         learning.close()
