@@ -106,17 +106,6 @@ def test_another_encoder_is_another_space(store, space):
     assert store.configure("films", Settings(width=2, similarity="dot", learner={"cap": 0.5})).generation == 1
 
 
-def test_a_malformed_group_is_left_out_whole(store, space):
-    bad = (
-        [search("x"), Shown("x", ["a", "a"])],
-        [search("y", vector=np.ones(3))],
-        [search("z", vector=np.full(2, np.nan))],
-    )
-    results = store.write([(space.id, works) for works in (*bad, [search()])])
-    assert [type(one) for one in results] == [ValueError] * 3 + [list]
-    assert write(store, space, search("x")) == [(True, (), None)]
-
-
 def test_vectors_have_length_one_where_cosines_are_compared(store):
     space = store.create("c", Settings(width=2))
     write(store, space, search(vector=np.array([3.0, 4.0])), Shown("s", ["a"], vectors={"a": np.array([0.0, 1e300])}))

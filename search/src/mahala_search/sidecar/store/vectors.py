@@ -7,27 +7,24 @@ import numpy as np
 import sqlalchemy as sa
 
 from mahala_search.arrays import FloatArray
+from mahala_search.sidecar.records import Settings
 from mahala_search.sidecar.store.database import insert_rows, rows_with, update_rows
 
 
-def check_vector(vector: FloatArray, width: int) -> None:
-    """Raise ValueError unless a vector has finite numbers of the width of its space."""
-    if np.shape(vector) != (width,) or not np.isfinite(vector).all():
-        raise ValueError(f"a vector must have {width} finite numbers, got the shape {np.shape(vector)}")
-
-
-def stored(vector: FloatArray, similarity: str) -> tuple[bytes, float]:
+def stored(vector: FloatArray, settings: Settings) -> tuple[bytes, float]:
     """Return the numbers of a vector and their scale; it gets length 1 where the engine compares cosines.
 
-    >>> stored(np.array([0.0, -2.0]), "dot")
+    >>> stored(np.array([0.0, -2.0]), Settings(2, "dot"))
     (b'\\x00\\x81', 0.015748031496062992)
     """
     values = np.asarray(vector, dtype=np.float64)
+    if values.shape != (settings.width,) or not np.isfinite(values).all():
+        raise ValueError(f"a vector must have {settings.width} finite numbers, got the shape {values.shape}")
     largest = float(np.abs(values).max())
     if largest == 0.0:
         return bytes(len(values)), 0.0
     numbers = np.rint(127.0 * (values / largest)).astype(np.int8)
-    norm = largest * float(np.linalg.norm(values / largest)) if similarity == "cosine" else 1.0
+    norm = largest * float(np.linalg.norm(values / largest)) if settings.similarity == "cosine" else 1.0
     return numbers.tobytes(), largest / 127.0 / norm
 
 
@@ -51,15 +48,15 @@ def with_vector(connection: Any, table: sa.Table, space_id: str, ids: Sequence[s
 
 
 def add_rows(
-    connection: Any, table: sa.Table, space_id: str, rows: dict[str, dict[str, Any]], similarity: str
+    connection: Any, table: sa.Table, space_id: str, rows: dict[str, dict[str, Any]], settings: Settings
 ) -> set[str]:
     """Write rows of items or queries by their keys; one that has a vector keeps it. Return those that got their first.
 
-    The vectors of the rows are as they came, or None.
+    The vectors of the rows are as they came, or None. ValueError is raised if one is not of the width of the space.
     """
     key, known = key_of_table(table), with_vector(connection, table, space_id, list(rows))
     first = {
-        id: stored(row["vector"], similarity)
+        id: stored(row["vector"], settings)
         for id, row in rows.items()
         if row["vector"] is not None and not known.get(id)
     }

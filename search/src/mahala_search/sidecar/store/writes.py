@@ -15,7 +15,7 @@ from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Unk
 from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.database import blocks, execute, fetch, insert_rows, marks, rows_with, update_rows
 from mahala_search.sidecar.store.tables import encode_json
-from mahala_search.sidecar.store.vectors import add_rows, check_vector, with_vector
+from mahala_search.sidecar.store.vectors import add_rows, with_vector
 
 # Why nothing comes of a work.
 UNKNOWN = "the search is unknown: it was not recorded, or has expired"
@@ -146,13 +146,13 @@ class SpaceWriter:
         self._items: dict[str, dict[str, Any]] = {}
         self._oldest = time.time() - 86400.0 * self._settings.retention
 
-    def write(self, groups: Sequence[Sequence[Work]]) -> list[list[Written] | Exception]:
-        """Write groups of works in their order; one that is malformed is left out whole."""
-        problems = [self._problem(works) for works in groups]
-        works = [work for group, problem in zip(groups, problems, strict=True) if problem is None for work in group]
+    def write(self, groups: Sequence[Sequence[Work]]) -> list[list[Written]]:
+        """Write groups of works in their order; each has been checked where it came in."""
+        works = list(chain.from_iterable(groups))
         self._read(list(dict.fromkeys(work.id if isinstance(work, Search) else work.search_id for work in works)))
         users = {work.user for work in works if isinstance(work, Reaction)} | {p.user for p in self._pages.values()}
-        users |= {one.user for work in works if (one := _search_of(work)) is not None}
+        searches = [work if isinstance(work, Search) else getattr(work, "search", None) for work in works]
+        users |= {search.user for search in searches if search is not None}
         named = list(users - {None})
         self._forgotten = dict(rows_with(self._connection, tables.forgotten, ('"user"', "at"), self._id, "user", named))
         outcomes = [self._take(work) for work in works]
@@ -164,13 +164,11 @@ class SpaceWriter:
         reasons = [one.ignored for one in outcomes if one.ignored is not None]
         count(self._connection, self._id, {reason: reasons.count(reason) for reason in set(reasons)})
         settled = iter(outcomes)
-        return [[next(settled) for _ in works] if p is None else p for works, p in zip(groups, problems, strict=True)]
+        return [[next(settled) for _ in works] for works in groups]
 
     def add_vectors(self, items: dict[str, FloatArray], queries: dict[str, FloatArray]) -> None:
         """Write vectors of items, and by their keys of queries, and log the pages that waited for them."""
         now = time.time()
-        for vector in chain(items.values(), queries.values()):
-            check_vector(vector, self._settings.width)
         self._items = {id: {"at": now, "vector": vector} for id, vector in items.items()}
         self._queries = {key: {"at": now, "text": None, "vector": vector} for key, vector in queries.items()}
         self._finish()
@@ -219,25 +217,6 @@ class SpaceWriter:
             text = texts.get(page.query) if self._settings.texts else None
             self._queries[page.query] = {"at": page.at, "text": text, "vector": None}
         self._finish()
-
-    def _problem(self, works: Sequence[Work]) -> ValueError | None:
-        """Return what is wrong with a group of works."""
-        try:
-            for work in works:
-                if isinstance(work, Reaction):
-                    continue
-                if (search := _search_of(work)) is not None and search.query.vector is not None:
-                    check_vector(search.query.vector, self._settings.width)
-                if isinstance(work, Shown):
-                    n = len(work.ids)
-                    lists = (work.positions, work.teams, *(work.signals or {}).values())
-                    if len(set(work.ids)) < n or any(one is not None and len(one) != n for one in lists):
-                        raise ValueError("what was shown must have different ids, and a position, team, signal of each")
-                    for vector in work.vectors.values():
-                        check_vector(vector, self._settings.width)
-        except ValueError as error:
-            return error
-        return None
 
     def _read(self, ids: Sequence[str]) -> None:
         new = [id for id in ids if id not in self._pages]
@@ -328,7 +307,7 @@ class SpaceWriter:
         return missing
 
     def _added(self, table: sa.Table, rows: dict[str, dict[str, Any]]) -> set[str]:
-        return add_rows(self._connection, table, self._id, rows, self._settings.similarity)
+        return add_rows(self._connection, table, self._id, rows, self._settings)
 
     def _promoted(self, of_query: bool, ids: Iterable[str]) -> set[str]:
         """Return the pages that have waited for these vectors."""
@@ -372,11 +351,6 @@ class SpaceWriter:
             insert_rows(self._connection, tables.log, _LOG, rows)
             n = self._n_logged + len(rows)
             update_rows(self._connection, tables.spaces, ("n_logged",), ("id",), [(n, self._id)])
-
-
-def _search_of(work: Work) -> Search | None:
-    """Return the search that a work has."""
-    return work if isinstance(work, Search) else work.search if isinstance(work, Shown) else None
 
 
 def count(connection: Any, space_id: str, numbers: dict[str, int]) -> None:
