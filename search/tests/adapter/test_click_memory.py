@@ -10,7 +10,7 @@ import mahala
 from mahala.support.model_files import ModelFileError
 from mahala_search import QueryAdapter
 from mahala_search.adapter.maps.query_maps import QueryMaps
-from mahala_search.adapter.memory.bonuses import Bonuses
+from mahala_search.adapter.memory import click_memory
 from mahala_search.adapter.memory.click_memory import ClickMemory, RankRates, item_keys
 from mahala_search.adapter.memory.remembered import digest_of
 from reference.feedback import bonuses_of
@@ -60,7 +60,7 @@ def test_a_state_and_the_bonuses_hold_what_the_memory_does():
     again.set_state(*memory.get_state())
     for either in (memory, again):
         either.learn("new", keys(1, 2), np.ones(2), np.ones(2), "u")
-    bonuses = Bonuses.from_arrays(again.bonuses(2.0)._asdict())
+    bonuses = again.bonuses(2.0)
     queries = [query for query in (*want, "new") if query in memory]
     sums = {(query, item): counts for query in queries for item, counts in counts_of(memory, query).items()}
     reference = bonuses_of(sums, 2.0)
@@ -85,8 +85,9 @@ def test_clicks_that_items_explain_count_more():
     assert same.is_sure.tolist() == [item == 3 for item in range(10)]
 
 
-def test_users_are_counted_once():
-    memory = ClickMemory(agreed=3)
+def test_users_are_counted_once(monkeypatch):
+    monkeypatch.setattr(click_memory, "AGREED", 3)
+    memory = ClickMemory()
     for user, sure in (("a", False), ("a", False), ("b", False), ("c", True)):
         memory.learn("q", keys(7), np.ones(1), np.ones(1), user)
         assert memory.bonus("q").is_sure.tolist() == [sure]
@@ -127,7 +128,7 @@ def test_items_are_told_apart_by_ids_or_by_their_numbers():
 def clicked_for(adapter, x, items, target, n, **given):
     """Show the ten best items n times, of which the target is clicked, or the first one if it is None."""
     for _ in range(n):
-        shown = adapter.rank(x, items, 10, **{name: given.get(name) for name in ("query_id", "user")})
+        shown = adapter.rank(x, items, 10, given.get("query_id"))
         adapter.learn_one(x, items[shown], shown == (shown[0] if target is None else target), **given)
     return adapter
 
@@ -155,31 +156,28 @@ def test_what_is_clicked_for_a_query_comes_first_for_this_query(tmp_path):
     assert len(maps.bonus(x, "other").items) == 0
 
 
-def test_a_user_sees_what_this_user_clicked_and_others_as_much_as_the_cap_allows():
+def test_a_user_counts_as_much_as_the_cap_allows():
     x, items = world(1)
     order = np.argsort(-items @ x)
     target = int(order[4])
-    for personal in (True, False):
-        adapter = QueryAdapter(user_cap=1, personal=personal)
-        for user in ("a", "b", "c"):
-            clicked_for(adapter, x, items, order[0], 1, query_id="q", user=user)
-        clicked_for(adapter, x, items, target, 4, query_id="q", user="me")
-        assert adapter.rank(x, items, 1, query_id="q", user="me")[0] == (target if personal else order[0])
-        assert adapter.rank(x, items, 1, query_id="q", user="a")[0] == order[0]
-        assert adapter.rank(x, items, 1, query_id="q")[0] == order[0]
-        clicks, _ = counts_of(adapter._memory, "q")[item_keys(None, items[[target]]).tolist()[0]]
-        assert clicks == pytest.approx(1.0 + 1 / 2 + 1 / 3 + 1 / 4)
+    adapter = QueryAdapter(user_cap=1)
+    for user in ("a", "b", "c"):
+        clicked_for(adapter, x, items, order[0], 1, query_id="q", user=user)
+    clicked_for(adapter, x, items, target, 4, query_id="q", user="me")
+    assert adapter.rank(x, items, 1, query_id="q")[0] == order[0]
+    clicks, _ = counts_of(adapter._memory, "q")[item_keys(None, items[[target]]).tolist()[0]]
+    assert clicks == pytest.approx(1.0 + 1 / 2 + 1 / 3 + 1 / 4)
 
 
-@pytest.mark.parametrize(("personal", "n_others", "is_first"), [(True, 20, True), (False, 0, True), (False, 20, False)])
-def test_one_visitor_teaches_ten_queries_with_four_clicks_each(personal, n_others, is_first):
-    """The item at rank 5 of the last query comes first for this visitor, unless the cap protects the others."""
+@pytest.mark.parametrize(("n_others", "is_first"), [(0, True), (20, False)])
+def test_one_visitor_teaches_ten_queries_unless_the_cap_protects_others(n_others, is_first):
+    """The item at rank 5 of the last query comes first after four clicks, if nobody else is there."""
     rng = np.random.default_rng(3)
     queries, items = rng.normal(size=(10, 12)), rng.normal(size=(300, 12))
-    adapter = QueryAdapter(user_cap=5, personal=personal, random_state=0)
+    adapter = QueryAdapter(user_cap=5, random_state=0)
     for user in range(n_others):
         clicked_for(adapter, queries[user % 10], items, None, 1, query_id=user % 10, user=user)
     for query, x in enumerate(queries):
         target = int(np.argsort(-items @ x)[4])
         clicked_for(adapter, x, items, target, 4, query_id=query, user="me")
-    assert (adapter.rank(x, items, 1, query_id=query, user="me")[0] == target) == is_first
+    assert (adapter.rank(x, items, 1, query_id=query)[0] == target) == is_first

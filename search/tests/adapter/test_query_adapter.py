@@ -58,7 +58,7 @@ def test_a_stream_equals_the_reference(seed, kind):
     sums = counts_of(stream)
     assert adapter.trust_ == {"new": 0.0, "known": pytest.approx(shares_of(sums)[0])}
     for (key, item), value in bonuses_of(sums, adapter._page_scale.mean).items():
-        bonus = adapter._bonus(key, None)
+        bonus = adapter._bonus(key)
         keys = item_keys(None, np.frombuffer(item)[np.newaxis])
         assert place_values(bonus.items, bonus.values, keys)[0] == pytest.approx(value, rel=1e-4, abs=1e-6)
 
@@ -188,7 +188,7 @@ def test_some_parameters_cannot_change_in_a_stream(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["file", "pickle"])
-@pytest.mark.parametrize("params", [{}, {"user_cap": 2, "personal": True}])
+@pytest.mark.parametrize("params", [{}, {"user_cap": 2}])
 def test_resumes_bit_for_bit(how, params, tmp_path):
     stream = impressions(5)
     adapter = QueryAdapter(random_state=0, **params)

@@ -165,7 +165,7 @@ def test_the_model_is_a_file_for_clients_and_is_not_sent_again(sidecar, http):
     served = Served.from_bytes(answer.content)
     mapped, _ = served.embed(vector(0)[np.newaxis])
     assert mapped.tolist() == [vector(1).tolist()]
-    assert served.boosts(vector(0), served.query_key("tent", None), None) == [("d9", 0.5, None)]
+    assert served.boosts(vector(0), served.query_key("tent", None)) == [("d9", 0.5, None)]
     tag = answer.headers["etag"]
     again = http.get(f"{BASE}/model", headers={"If-None-Match": tag})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)

@@ -11,7 +11,7 @@ from mahala.extend import Count, SavedEstimator, check_row, check_rows, check_va
 from mahala_search.adapter.maps import judged
 from mahala_search.adapter.maps.click_map import ClickMap
 from mahala_search.adapter.maps.query_maps import QueryMaps
-from mahala_search.adapter.memory.bonuses import NO_BONUS, NOTHING, Bonus, Keys, personal_key, place_values
+from mahala_search.adapter.memory.bonuses import NO_BONUS, Bonus, Keys, place_values
 from mahala_search.adapter.memory.click_memory import ClickMemory, item_keys
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import ENGINE, check_signals
@@ -23,7 +23,6 @@ class AdapterRanking(SavedEstimator):
     """Base class of `QueryAdapter`: embeds queries and ranks items by the learned map, memory and signals."""
 
     cap: float
-    personal: bool
     n_features_in_: int
     _n_clicks: float  # that counted for the map
     _n_fresh: float  # and since it was fitted
@@ -32,7 +31,6 @@ class AdapterRanking(SavedEstimator):
     _model: ClickMap
     _judged: Verdict | None  # by judgments, after `fit`
     _memory: ClickMemory
-    _personal: ClickMemory
     _has_ids: int  # 1 if items were told apart by ids
     _page_scale: RunningGain  # usual differences of scores on a page
     _signals: SignalRanker
@@ -57,14 +55,7 @@ class AdapterRanking(SavedEstimator):
 
     @one_at_a_time
     def rank(
-        self,
-        query: Any,
-        items: Any,
-        k: int | None = None,
-        query_id: Any = None,
-        *,
-        item_ids: Any = None,
-        user: Hashable = None,
+        self, query: Any, items: Any, k: int | None = None, query_id: Any = None, *, item_ids: Any = None
     ) -> IndexArray:
         """Return the row numbers of the k best items, best first, for a query or for each row of queries.
 
@@ -79,7 +70,6 @@ class AdapterRanking(SavedEstimator):
         items : dense or CSR rows
         k : how many; None for all
         item_ids : the ids of all items, needed if `learn_one` was given such; None if vectors tell the items apart
-        user : who asks; with `personal`, what this user clicked counts as well
         """
         is_one = (query.ndim if is_sparse(query) else np.ndim(query)) == 1
         queries = self._vector(query)[np.newaxis] if is_one else judged.dense_rows(check_rows(query, "query"))
@@ -93,7 +83,7 @@ class AdapterRanking(SavedEstimator):
             self._check_ids(item_ids)
             mapped = queries @ self._matrix()
             for at, id in enumerate(ids or ()):
-                bonus = self._bonus(queries[at].tobytes() if id is None else id, user)
+                bonus = self._bonus(queries[at].tobytes() if id is None else id)
                 if len(bonus.items):
                     bonuses[at] = bonus
         best = _rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
@@ -101,14 +91,7 @@ class AdapterRanking(SavedEstimator):
 
     @one_at_a_time
     def rerank(
-        self,
-        query: Any,
-        candidates: Any,
-        signals: Any,
-        *,
-        query_id: Hashable = None,
-        item_ids: Any = None,
-        user: Hashable = None,
+        self, query: Any, candidates: Any, signals: Any, *, query_id: Hashable = None, item_ids: Any = None
     ) -> tuple[IndexArray, FloatArray]:
         """Rank the results of another engine; return their row numbers, best first, and their scores in that order.
 
@@ -117,7 +100,7 @@ class AdapterRanking(SavedEstimator):
 
         Parameters
         ----------
-        query, query_id, item_ids, user : as for `rank`, with one query
+        query, query_id, item_ids : as for `rank`, with one query
         candidates : vectors of the results in the order of the engine, dense or CSR rows
         signals : dict of up to 32 names, each with a number for each candidate, None or NaN where it is missing. The
             engine's own scores, under the name "score", are needed; larger is better, so negate distances. The score
@@ -132,14 +115,12 @@ class AdapterRanking(SavedEstimator):
             return ENGINE.rank(numbers, np.full(len(keys), np.nan), NO_BONUS, keys)
         self._check_ids(item_ids)
         similarity = np.asarray(judged.dense_rows(rows) @ (x @ self._matrix()))
-        bonus = self._bonus(x.tobytes() if query_id is None else query_id, user)
+        bonus = self._bonus(x.tobytes() if query_id is None else query_id)
         return self._signals.served().rank(numbers, similarity, bonus, keys)
 
-    def _similarities(
-        self, x: FloatArray, items: FloatArray, keys: Keys, key: Hashable, user: Hashable = None
-    ) -> FloatArray:
+    def _similarities(self, x: FloatArray, items: FloatArray, keys: Keys, key: Hashable) -> FloatArray:
         """Return the scores of items by which `rank` ranks them."""
-        bonus = self._bonus(key, user)
+        bonus = self._bonus(key)
         return np.asarray(items @ (x @ self._matrix()) + place_values(bonus.items, bonus.values, keys))
 
     @property
@@ -155,12 +136,9 @@ class AdapterRanking(SavedEstimator):
         """What is added to a score for a bonus of 1."""
         return float(self.cap) * self._page_scale.mean
 
-    def _bonus(self, key: Hashable, user: Hashable) -> Bonus:
-        """Return the bonus of the items that are remembered for a query of a user."""
-        crowd = self._memory.bonus(key, self._scale)
-        if not self.personal or user is None:
-            return crowd
-        return crowd.plus(self._personal.bonus(personal_key(user, key), self._scale))
+    def _bonus(self, key: Hashable) -> Bonus:
+        """Return the bonus of the items that are remembered for a query."""
+        return self._memory.bonus(key, self._scale)
 
     def _check_ids(self, item_ids: Any) -> None:
         if self._has_ids and item_ids is None:
@@ -177,8 +155,7 @@ class AdapterRanking(SavedEstimator):
     def maps(self) -> QueryMaps:
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
-        personal = self._personal.bonuses(self._scale) if self.personal else NOTHING
-        return QueryMaps(self._matrix(), self._memory.bonuses(self._scale), personal, self._signals.served())
+        return QueryMaps(self._matrix(), self._memory.bonuses(self._scale), self._signals.served())
 
     def _matrix(self) -> FloatArray:
         """Return the matrix that maps queries."""

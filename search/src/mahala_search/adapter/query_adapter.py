@@ -31,7 +31,7 @@ from mahala.extend.commands import task_bar
 from mahala_search.adapter.adapter_ranking import AdapterRanking, check_width
 from mahala_search.adapter.maps import judged
 from mahala_search.adapter.maps.click_map import ENOUGH, ClickMap
-from mahala_search.adapter.memory.bonuses import Keys, personal_key
+from mahala_search.adapter.memory.bonuses import Keys
 from mahala_search.adapter.memory.click_memory import ClickMemory, RankRates, item_keys
 from mahala_search.adapter.memory.remembered import Remembered, digest_of
 from mahala_search.adapter.memory.vectors import Vectors
@@ -50,7 +50,7 @@ ROUNDING = 1e-12
 # Scales of scores outside of this range are those of no vectors.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-20, 1e20
 # Parameters that cannot change while a stream runs.
-_FIXED = ("cap", "personal", "memory")
+_FIXED = ("cap", "memory")
 
 
 class Page(NamedTuple):
@@ -98,9 +98,6 @@ class QueryAdapter(AdapterRanking):
     user_cap : int or None
         The n-th impression of a user counts with the weight min(1, user_cap / n). While all impressions are from one
         user, the weight is 1.
-    personal : bool
-        Whether the clicks of each user are remembered for this user as well. They count in `rank` for the same user
-        only.
     memory : int
         Number of queries, and of users, that are remembered; those not seen for the longest time are forgotten first.
     k : int
@@ -117,7 +114,6 @@ class QueryAdapter(AdapterRanking):
     trust_ : dict, the share of the learned map in what is served ("new"), and that of queries whose clicks depend on
         the items ("known"), by which clicks for the same query count
     verdict_ : Verdict on the gain over the plain ranking, on queries that were not learned from
-    stream_verdicts_ : dict, the Verdict on the impressions of "new" and of "known" queries, where there were any
     signal_weights_ : dict, the weight of each signal in `rerank`
     cross_validation_ : CrossValidation, by query, after `fit`; it is not part of a model file
     n_impressions_, n_learned_, n_ignored_ : int, impressions in all; with pairs to learn from; with none
@@ -138,7 +134,6 @@ class QueryAdapter(AdapterRanking):
     _: KW_ONLY
     cap: Share = 1.0
     user_cap: Count | None = None
-    personal: bool = False
     memory: Count = 20_000
     k: Count = 10
     n_folds: Count = 5
@@ -150,8 +145,8 @@ class QueryAdapter(AdapterRanking):
         *(Number(name, least=0.0) for name in ("_n_clicks", "_n_fresh")),
         Array("_base"),
         Array("_asked", shape=(None,)),
-        *(Part(name) for name in ("_model", "_users", "_rates", "_memory", "_personal", "_queries", "_items")),
-        *(Part(name) for name in ("_signals", "_page_scale", "_gains")),
+        *(Part(name) for name in ("_model", "_users", "_rates", "_memory", "_queries", "_items")),
+        *(Part(name) for name in ("_signals", "_page_scale", "_gain")),
     )
 
     @one_at_a_time
@@ -211,7 +206,7 @@ class QueryAdapter(AdapterRanking):
         clicked : a reaction to each of them: True or False, or numbers of which larger ones are better, such as grades
             or dwell times; 0 is no reaction, and below 0 means "not this one". The largest on a page counts as 1.
         query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
-        user : who asked, for `user_cap`, `personal` and for how many users agree. None: a user of their own.
+        user : who asked, for `user_cap` and for how many users agree. None: a user of their own.
         item_ids : an id of each result, any hashables, by which it is remembered. None: its vector. With ids, `rank`
             and `rerank` need them as well.
         ranked : whether the results were in ranked order; False for answers and judgments, in which the position of a
@@ -269,7 +264,8 @@ class QueryAdapter(AdapterRanking):
                     signals = page.signals | {"similarity": scores[:, 1]}
                     self._signals.learn(signals, self._rates.corrected(pairs) if page.ranked else pairs, share)
                 before, loss = page_losses(scores, pairs)
-                self._gains["known" if key in self._memory else "new"].add(float(before - loss))
+                if key not in self._memory:
+                    self._gain.add(float(before - loss))
                 right = 1.0 - float(loss)
             self._see_scale(x, items, plain)
             self._remember(key, page, share)
@@ -301,8 +297,6 @@ class QueryAdapter(AdapterRanking):
         self._memory.learn(key, page.keys, clicks, expected, user, share)
         self._queries.add(np.array([key], dtype=np.uint64), page.query[np.newaxis])
         self._items.add(page.keys, page.items)
-        if self.personal and page.user is not None:
-            self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected, page.user)
         if self._memory.expected(key) <= ENOUGH:  # beyond, the query counts no more
             self._n_clicks += share * float(clicks.sum())
             self._n_fresh += share * float(clicks.sum())
@@ -333,17 +327,9 @@ class QueryAdapter(AdapterRanking):
         it is a sign and not an estimate of quality: judge by `mahala_search.evaluate_ranking` on held-out queries.
         """
         self._check_fitted()
-        stream = self._gains["new"]
-        if self._judged is not None and (self._judged.helps or not stream.n):
+        if self._judged is not None and (self._judged.helps or not self._gain.n):
             return self._judged
-        return stream.verdict(self._map_share)
-
-    @property
-    @one_at_a_time
-    def stream_verdicts_(self) -> dict[str, Verdict]:
-        """The verdicts on a stream, as `verdict_` has them, for impressions of new and of known queries."""
-        self._check_fitted()
-        return {kind: gain.verdict(self._map_share) for kind, gain in self._gains.items() if gain.n}
+        return self._gain.verdict(self._map_share)
 
     def _begin(self, n_features: int) -> None:
         """Start over, with nothing learned."""
@@ -352,11 +338,11 @@ class QueryAdapter(AdapterRanking):
         self._base, self._model, self._served = np.eye(n_features), ClickMap(n_features), None
         self._judged = None
         self._users, self._rates = Remembered(int(self.memory)), RankRates()
-        self._memory, self._personal = ClickMemory(int(self.memory)), ClickMemory(int(self.memory), agreed=1)
+        self._memory = ClickMemory(int(self.memory))
         self._queries, self._items = Vectors(n_features), Vectors(n_features)
         self._signals = SignalRanker(float(self.cap))
         self._page_scale = RunningGain()
-        self._gains = {kind: RunningGain() for kind in ("new", "known")}
+        self._gain = RunningGain()  # on queries that were not asked before
         self._asked = np.zeros(0, dtype=np.uint64)  # queries since the last fit
         self._n_clicks, self._n_fresh = 0.0, 0.0  # that counted, and since the last fit
         self._has_ids = 0

@@ -146,7 +146,7 @@ class Client:
             arm, version = arm or served.arm(person or search_id), served.version
             if arm != PLAIN:
                 rows, scales = served.embed(row[np.newaxis])
-                mapped, boosts = rows[0], served.boosts(row, key, person, float(scales[0]))
+                mapped, boosts = rows[0], served.boosts(row, key, float(scales[0]))
         query = {"f32": _encoded(own), "id": id, "user": user, "text": more.get("text"), "arm": arm}
         made = {"query": query, "version": version, "at": time.time()}
         added, held = {one.id: one.add for one in boosts}, [one.id for one in boosts if one.places is not None]

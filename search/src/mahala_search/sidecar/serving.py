@@ -118,11 +118,11 @@ class Served:
         mapped = self.maps.embed(rows)
         return _unit(mapped) if self.similarity == "cosine" else (mapped, np.ones(len(rows)))
 
-    def boosts(self, vector: FloatArray, key: str, user: str | None, scale: float = 1.0) -> list[Boost]:
+    def boosts(self, vector: FloatArray, key: str, scale: float = 1.0) -> list[Boost]:
         """Return the boosts of the items that are remembered for a query, the largest first."""
         if self.maps is None:
             return []
-        bonus = self.maps.bonus(vector, key, user)
+        bonus = self.maps.bonus(vector, key)
         columns = bonus.items.tolist(), (bonus.values / scale).tolist(), bonus.is_held.tolist()
         boosts = [
             Boost(self._ids[digest], value, PLACES if is_held else None)
@@ -135,7 +135,6 @@ class Served:
         self,
         query: FloatArray,
         key: str,
-        user: str | None,
         ids: Sequence[str],
         signals: Mapping[str, Sequence[float | None]],
         vectors: Mapping[str, FloatArray],
@@ -150,7 +149,7 @@ class Served:
         numbers, weights, bonus = check_signals(signals, len(ids)), ENGINE, NO_BONUS
         similarity, keys = np.full(len(ids), np.nan), np.array([digest_of(id) for id in ids], dtype=np.uint64)
         if self.maps is not None:
-            weights, bonus = self.maps.signals, self.maps.bonus(query, key, user)
+            weights, bonus = self.maps.signals, self.maps.bonus(query, key)
             mapped, scale = self.embed(query[np.newaxis])
             bonus = bonus._replace(values=bonus.values / scale[0])
             for at, id in enumerate(ids):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala_search.adapter.memory.bonuses import NOTHING, Bonus, Bonuses, personal_key
+from mahala_search.adapter.memory.bonuses import NOTHING, Bonus, Bonuses
 from mahala_search.adapter.trust.signals import ENGINE, SignalWeights
 from mahala_search.arrays import FloatArray, prefixed, without_prefix
 
@@ -24,31 +24,25 @@ class QueryMaps:
     """
 
     matrix: FloatArray
-    crowd: Bonuses = NOTHING
-    personal: Bonuses = NOTHING
+    bonuses: Bonuses = NOTHING
     signals: SignalWeights = ENGINE
 
     def embed(self, queries: FloatArray) -> FloatArray:
         """Return the vector to search with, of a query or of each row."""
         return np.asarray(queries @ self.matrix)
 
-    def bonus(self, query: FloatArray, query_id: Hashable = None, user: Hashable = None) -> Bonus:
-        """Return the bonus of the items that are remembered for a query.
-
-        With a `user`, what this user clicked counts as well. A query without an id is told by its vector.
-        """
-        key = query.astype(np.float64).tobytes() if query_id is None else query_id
-        crowd = self.crowd.of(key)
-        return crowd if user is None else crowd.plus(self.personal.of(personal_key(user, key)))
+    def bonus(self, query: FloatArray, query_id: Hashable = None) -> Bonus:
+        """Return the bonus of the items that are remembered for a query, which without an id is told by its vector."""
+        return self.bonuses.of(query.astype(np.float64).tobytes() if query_id is None else query_id)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of it as arrays, the matrix in single precision."""
-        remembered = prefixed("crowd", self.crowd._asdict()) | prefixed("personal", self.personal._asdict())
+        remembered = prefixed("bonuses", self.bonuses._asdict())
         return {"matrix": self.matrix.astype(np.float32)} | remembered | prefixed("signals", self.signals.to_arrays())
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> "QueryMaps":
         """Return what `to_arrays` was called on, with numbers of single precision."""
-        crowd, personal = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
+        bonuses = Bonuses(**without_prefix("bonuses", arrays))
         signals = SignalWeights.from_arrays(without_prefix("signals", arrays))
-        return cls(arrays["matrix"].astype(np.float64), crowd, personal, signals)
+        return cls(arrays["matrix"].astype(np.float64), bonuses, signals)

@@ -1,6 +1,6 @@
 """What is added to the scores of items that are remembered for queries, and how far that moves them; NumPy only."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +21,6 @@ class Bonus(NamedTuple):
     items: Keys
     values: FloatArray
     is_sure: BoolArray
-
-    def plus(self, other: "Bonus") -> "Bonus":
-        """Return the items of both, with the sums of their values."""
-        items, inverse = np.unique(np.concatenate([self.items, other.items]), return_inverse=True)
-        values = np.bincount(inverse, np.concatenate([self.values, other.values]), len(items))
-        is_sure = np.bincount(inverse, np.concatenate([self.is_sure, other.is_sure]), len(items)) > 0.0
-        return Bonus(items, values.astype(np.float64), is_sure)
 
     def order(self, scores: FloatArray, keys: Keys, k: int) -> IndexArray:
         """Return the places of the k best of `scores` with the bonus, best first; `keys` are those of the items.
@@ -58,11 +51,6 @@ class Bonuses(NamedTuple):
     values: NDArray[np.float32]
     is_sure: NDArray[np.uint8]
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Bonuses":
-        """Return what `_asdict` was called on; none, if the arrays are not there."""
-        return cls(**arrays) if arrays else NOTHING
-
     def of(self, key: Hashable) -> Bonus:
         """Return the bonus of the items of a query."""
         digest = np.uint64(digest_of(key))
@@ -86,11 +74,6 @@ def place_values(remembered: Keys, values: NDArray[Any], items: Keys) -> FloatAr
         same = remembered[at] == items
         result[same] = values[at[same]]
     return result
-
-
-def personal_key(user: Hashable, key: Hashable) -> tuple[int, int]:
-    """Return what tells a query of one user apart."""
-    return digest_of(user), digest_of(key)
 
 
 def limited_order(plain: FloatArray, scores: FloatArray, is_held: BoolArray, k: int | None = None) -> IndexArray:

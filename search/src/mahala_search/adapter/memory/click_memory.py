@@ -103,8 +103,8 @@ class ClickMemory:
     array([-0.83,  0.75])
     """
 
-    def __init__(self, queries: int = QUERIES, items: int = ITEMS, agreed: int = AGREED) -> None:
-        self.n_queries, self.n_items, self.agreed = queries, items, agreed
+    def __init__(self, queries: int = QUERIES, items: int = ITEMS) -> None:
+        self.n_queries, self.n_items = queries, items
         self._clear(0)
 
     def _clear(self, n: int) -> None:
@@ -136,7 +136,7 @@ class ClickMemory:
         users = self._users.setdefault(digest, {})
         for item in items[clicks > 0.0].tolist():
             agreed = users.setdefault(item, set())
-            if len(agreed) < self.agreed:
+            if len(agreed) < AGREED:
                 agreed.add(digest_of(user))
         if len(keys) > self.n_items:
             kept = np.sort(np.lexsort((counts[:, 1], counts[:, 0]))[-self.n_items :])
@@ -198,7 +198,7 @@ class ClickMemory:
 
     def _is_sure(self, digest: int, items: Keys) -> NDArray[np.bool_]:
         users = self._users.get(digest, {})
-        return np.array([len(users.get(item, ())) >= self.agreed for item in items.tolist()], dtype=bool)
+        return np.array([len(users.get(item, ())) >= AGREED for item in items.tolist()], dtype=bool)
 
     def bonuses(self, scale: float) -> Bonuses:
         """Return the bonuses of all items for all queries."""

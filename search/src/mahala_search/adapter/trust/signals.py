@@ -95,9 +95,7 @@ class SignalWeights(NamedTuple):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> "SignalWeights":
-        """Return what `to_arrays` was called on; the engine's order, if the arrays are not there."""
-        if not arrays:
-            return ENGINE
+        """Return what `to_arrays` was called on."""
         return cls(json.loads(arrays["names"].tobytes()), arrays["weights"], arrays["spreads"])
 
 

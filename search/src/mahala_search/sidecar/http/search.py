@@ -58,7 +58,7 @@ def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[lis
     results: list[dict[str, Any]] = []
     for search, row, vector, scale in zip(searches, rows, mapped, scales, strict=True):
         is_plain = search.arm == PLAIN
-        boosts = [] if is_plain else served.boosts(row, search.query.key, search.user, float(scale))
+        boosts = [] if is_plain else served.boosts(row, search.query.key, float(scale))
         results.append(
             {
                 "f32": encoded(row if is_plain else vector),
@@ -123,8 +123,7 @@ def reranked(sidecar: Sidecar, current: Current, body: bodies.RerankBody) -> tup
         with contextlib.suppress(Unavailable):
             vectors = {**sidecar.store.item_vectors(current.space.id, ids), **given}
     assert search.query.vector is not None
-    query = search.query.vector, search.query.key, search.user
-    order, scores = served.rerank(*query, ids, signals, vectors)
+    order, scores = served.rerank(search.query.vector, search.query.key, ids, signals, vectors)
     score_of, teams = dict(zip(order, scores, strict=True)), None
     if search.arm in (PLAIN, MIXED):
         plain = sorted(range(len(ids)), key=lambda at: -candidates[at].score)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from mahala.evaluation import Verdict
 from mahala.extend import check_params, learner_from_bytes
 from mahala_search.adapter.memory.remembered import digest_of
 from mahala_search.adapter.query_adapter import Page, QueryAdapter
@@ -73,7 +72,7 @@ class SpaceLearner:
         if not self.adapter.__sklearn_is_fitted__():
             return b"", []
         maps = self.adapter.maps()
-        remembered = np.union1d(maps.crowd.items, maps.personal.items).tolist()
+        remembered = np.unique(maps.bonuses.items).tolist()
         return save(maps.to_arrays()), [self._names[key] for key in remembered if key in self._names]
 
     def state(self) -> bytes:
@@ -84,16 +83,10 @@ class SpaceLearner:
         """Return the status of the learner, as JSON."""
         adapter, status = self.adapter, {"refused": self.n_refused, "generation": self.generation}
         if not adapter.__sklearn_is_fitted__():
-            return status | {"impressions": 0, "learned": 0, "trust": {"new": 0.0, "known": 0.0}, "gains": {}}
+            return status | {"impressions": 0, "learned": 0, "trust": {"new": 0.0, "known": 0.0}}
         return status | {
             "impressions": adapter.n_impressions_,
             "learned": adapter.n_learned_,
             "trust": adapter.trust_,
-            "gains": {kind: _interval(verdict) for kind, verdict in adapter.stream_verdicts_.items()},
             "verdict": adapter.verdict_.sentence,
         }
-
-
-def _interval(verdict: Verdict) -> dict[str, Any]:
-    numbers = {"mean": float(verdict.gain), "low": float(verdict.low), "high": float(verdict.high), "n": verdict.n}
-    return {"kind": verdict.kind, "measure": verdict.measure, **numbers}
