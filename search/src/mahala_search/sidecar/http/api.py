@@ -109,7 +109,7 @@ class Api:
     def _answerer(self, by_method: Mapping[str, Endpoint]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             endpoint = by_method[request.method]
-            request.scope["endpoint_path"] = endpoint.path  # for the metrics
+            request.scope["endpoint_path"] = endpoint.path  # for the log
             key = LOCAL
             if endpoint.role is not None:
                 key = await key_of(request, endpoint.role, self.sidecar.keys, self.settings)

@@ -14,7 +14,7 @@ import mahala
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.http.feedback import add_feedback
 from mahala_search.sidecar.http.guard import ServerSettings
-from mahala_search.sidecar.http.metrics import Metrics
+from mahala_search.sidecar.http.metrics import metrics_text
 from mahala_search.sidecar.http.middleware import BoundedRequests
 from mahala_search.sidecar.http.problems import HANDLERS
 from mahala_search.sidecar.http.search import add_search
@@ -26,7 +26,7 @@ from mahala_search.sidecar.service import Sidecar
 def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """Return the app of a sidecar; `pages` are more routes, which come last, with their own Content-Security-Policy."""
     settings = settings or ServerSettings()
-    metrics, api = Metrics(sidecar), Api(sidecar, settings)
+    api = Api(sidecar, settings)
 
     async def health(call: Call) -> dict[str, str]:
         """Say that the process runs."""
@@ -38,10 +38,10 @@ def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: 
             raise Unavailable(sidecar.problem)
         return {"status": "ready", "alerts": sidecar.alerts}
 
-    def counters(call: Call) -> PlainTextResponse:
-        """Return counters and times for Prometheus."""
+    def gauges(call: Call) -> PlainTextResponse:
+        """Return gauges for Prometheus."""
         call.check_all()
-        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics_text(sidecar), media_type="text/plain; version=0.0.4")
 
     async def openapi(call: Call) -> dict[str, Any]:
         """Describe this interface."""
@@ -49,11 +49,11 @@ def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: 
 
     api.add("GET", "/health", None, health)
     api.add("GET", "/ready", None, ready)
-    api.add("GET", "/metrics", "read", counters)
+    api.add("GET", "/metrics", "read", gauges)
     for add in (add_spaces, add_search, add_feedback):
         add(api)
     api.add("GET", "/openapi.json", None, openapi)
-    around = [Middleware(BoundedRequests, metrics=metrics, largest=settings.largest, at_once=settings.at_once)]
+    around = [Middleware(BoundedRequests, largest=settings.largest, at_once=settings.at_once)]
     if not settings.needs_keys:
         # A name of another site may point to this machine, so that its page could read the answers.
         # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".

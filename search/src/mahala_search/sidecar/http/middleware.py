@@ -1,4 +1,4 @@
-"""What surrounds every request: limits on bodies and load, security headers, counts, and a log."""
+"""What surrounds every request: limits on bodies and load, security headers, and a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from mahala_search.sidecar.http.metrics import Metrics
 from mahala_search.sidecar.http.problems import problem
 
 log = logging.getLogger("mahala_search")
@@ -41,14 +40,14 @@ class Refused(Exception):
 
 
 class BoundedRequests:
-    """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and counts requests.
+    """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and logs requests.
 
     The body is read before the app is called: clients that send slowly do not count among the `at_once` requests that
     are answered. HEAD is answered as GET. Requests are logged without bodies, queries or headers.
     """
 
-    def __init__(self, app: Any, metrics: Metrics, largest: int, at_once: int) -> None:
-        self.app, self.metrics, self.largest, self.at_once = app, metrics, largest, at_once
+    def __init__(self, app: Any, largest: int, at_once: int) -> None:
+        self.app, self.largest, self.at_once = app, largest, at_once
         self._n_answered = 0
         self._n_bytes = 0  # of bodies in memory
 
@@ -83,9 +82,7 @@ class BoundedRequests:
         finally:
             seconds = time.perf_counter() - started
             path = scope.get("endpoint_path", "none")  # not that of the request, which anyone may invent
-            method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"
-            self.metrics.count(method, path, status, seconds)
-            requests_log.info("%s %s %d %.1f ms", method, path, status, 1e3 * seconds)
+            requests_log.info("%.9r %s %d %.1f ms", scope["method"], path, status, 1e3 * seconds)
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] in ALWAYS:

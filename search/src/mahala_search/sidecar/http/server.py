@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -76,7 +75,7 @@ def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.
     """Call a function in n processes with a socket that they share, until SIGINT or SIGTERM.
 
     A process that ends is started again, unless several in a row fail as soon as they start. `serve` can be pickled,
-    and calls `run` at the end. The processes count requests together, in files by prometheus_client.
+    and calls `run` at the end.
     """
     _exit_on_sigterm()
     context = multiprocessing.get_context("spawn")
@@ -86,28 +85,26 @@ def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.
         process.start()
         return process, time.monotonic()
 
-    with tempfile.TemporaryDirectory(prefix="mahala-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        processes, n_failures = [started() for _ in range(n)], 0
-        try:
-            while True:
-                ended = wait([process.sentinel for process, _ in processes])
-                for at, (process, start) in enumerate(processes):
-                    if process.sentinel not in ended:
-                        continue
-                    process.join()
-                    failed = process.exitcode > 0 and time.monotonic() - start < _STARTING
-                    n_failures = n_failures + 1 if failed else 0
-                    if n_failures > n:
-                        sys.exit(f"the server processes end with the code {process.exitcode} as soon as they start")
-                    time.sleep(_PAUSE)
-                    log.warning("a server process ended with the code %s, and is started again", process.exitcode)
-                    processes[at] = started()
-        finally:
-            for process, _ in processes:
-                process.terminate()
-            for process, _ in processes:
+    processes, n_failures = [started() for _ in range(n)], 0
+    try:
+        while True:
+            ended = wait([process.sentinel for process, _ in processes])
+            for at, (process, start) in enumerate(processes):
+                if process.sentinel not in ended:
+                    continue
                 process.join()
+                failed = process.exitcode > 0 and time.monotonic() - start < _STARTING
+                n_failures = n_failures + 1 if failed else 0
+                if n_failures > n:
+                    sys.exit(f"the server processes end with the code {process.exitcode} as soon as they start")
+                time.sleep(_PAUSE)
+                log.warning("a server process ended with the code %s, and is started again", process.exitcode)
+                processes[at] = started()
+    finally:
+        for process, _ in processes:
+            process.terminate()
+        for process, _ in processes:
+            process.join()
 
 
 def _serve(serve: Callable[[socket.socket], None], bound: socket.socket) -> None:
