@@ -22,7 +22,7 @@ from mahala_search.sidecar.http.app import create_app
 from mahala_search.sidecar.http.bodies import decoded, encoded
 from mahala_search.sidecar.http.guard import ServerSettings
 from mahala_search.sidecar.http.server import configuration
-from mahala_search.sidecar.records import Settings
+from mahala_search.sidecar.records import Settings, key_of
 from mahala_search.sidecar.service import Sidecar
 from mahala_search.sidecar.store.checkpoints import Checkpoints
 
@@ -52,7 +52,7 @@ def publish(sidecar, name="s", new=TURN, remembered=None, agreed=True, signals=E
     `agreed` is whether enough users agree on these items.
     """
     space = sidecar.store.spaces()[name]
-    by_digest = {digest_of(sidecar.store.key(space.id, id)): items for id, items in (remembered or {}).items()}
+    by_digest = {digest_of(key_of(sidecar.store.salt(space.id), id)): items for id, items in (remembered or {}).items()}
     digests, stops, items, values = sorted(by_digest), [], [], []
     for digest in digests:
         for item, value in sorted((digest_of(item), value) for item, value in by_digest[digest].items()):

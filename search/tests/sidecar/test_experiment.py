@@ -40,9 +40,9 @@ def draft(first, second, k, coins):
     """A team draft by captains who pick in turns, as the paper tells it."""
     items, teams = [], ""
     while len(items) < k:
-        counts = teams.count("L"), teams.count("P")
-        captain = "LP"[coins()] if counts[0] == counts[1] else ("L" if counts[0] < counts[1] else "P")
-        rest = [item for item in (first if captain == "L" else second) if item not in items]
+        counts = teams.count("A"), teams.count("B")
+        captain = "AB"[coins()] if counts[0] == counts[1] else ("A" if counts[0] < counts[1] else "B")
+        rest = [item for item in (first if captain == "A" else second) if item not in items]
         if not rest:
             break
         items.append(rest[0])
@@ -61,7 +61,7 @@ def test_mixed_rankings_are_a_team_draft(first, second, k, seed):
 
 def test_both_teams_begin_alike():
     begins = Counter(interleaved(["a"], ["b"], 2, str(seed))[1][0] for seed in range(400))
-    assert abs(begins["L"] - 200) < 50
+    assert abs(begins["A"] - 200) < 50
 
 
 def alarms(draw, *, share=0.2, users=300, searches=1500, runs=100, seed=0):
@@ -246,7 +246,7 @@ def test_only_what_belongs_to_the_comparison_counts(connection):
 
 def test_mixed_rankings_are_won_by_clicks(connection):
     space = Space("s1", "films", Settings(2, control=Control(0.5, "interleave")))
-    mixed = [("mixed", f"u{at}", "q", CLICK if at % 10 else {}, {"teams": "LPL"}) for at in range(400)]
+    mixed = [("mixed", f"u{at}", "q", CLICK if at % 10 else {}, {"teams": "ABA"}) for at in range(400)]
     add(connection, [*mixed, *people("learned", 0.5, 400)])
     report = make_report(connection, space)
     assert report["preference"]["all"]["mean"] == 1.0

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from mahala_search.sidecar.http.bodies import encoded
+from mahala_search.sidecar.records import key_of
 
 from .http_sidecar import BASE, embedded, http_of, make, opened, query, vector, wait_for
 
@@ -97,7 +98,7 @@ def test_events_of_other_tools_are_joined(sidecar, http, events):
     post(http, "/shown", {"search_id": "q1", "ids": IDS, "vectors": VECTORS})
     id = sidecar.space("s").space.id
     wait_for(lambda: sidecar.store.read_log(id, 0, 10))  # a busy machine stores it a moment later
-    assert sidecar.store.read_log(id, 0, 10)[0].user == sidecar.store.key(id, "u1")
+    assert sidecar.store.read_log(id, 0, 10)[0].user == key_of(sidecar.store.salt(id), "u1")
 
 
 def test_each_entry_that_is_not_taken_is_named(http):
@@ -143,7 +144,7 @@ def test_a_browser_needs_tokens_and_votes_once_for_an_item(sidecar):
             post(http, "/events", {"token": token, "item": "d2"}, headers=browser)
         entries = sidecar.store.read_log(sidecar.space("s").space.id, before, 100)
         assert [max(one.values) for one in entries] == [1.0]
-        assert {one.user for one in entries} == {sidecar.store.key(sidecar.space("s").space.id, "u")}
+        assert {one.user for one in entries} == {key_of(sidecar.store.salt(sidecar.space("s").space.id), "u")}
 
 
 def test_tokens_and_keys_are_those_of_a_space_also_if_its_name_comes_again(sidecar):
@@ -192,6 +193,13 @@ def test_a_key_of_a_space_sees_this_space_only(sidecar):
             assert http.get(path, headers=headers).status_code == 403, path
         assert http.put("/v1/spaces/new", json={"width": 4}, headers=headers).status_code == 403
         assert http.post(f"{BASE}/successor", json={"space": "t"}, headers=headers).status_code == 403
+
+
+def test_a_space_of_another_encoder_succeeds_one(sidecar, http):
+    assert http.put("/v1/spaces/next", json={"width": 3}).status_code == 200
+    assert post(http, "/successor", {"space": "next"}, 200)["successor"] == "next"
+    assert sidecar.store.salt(sidecar.space("next").space.id) == sidecar.store.salt(sidecar.space("s").space.id)
+    assert "no such space" in post(http, "/successor", {"space": "none"}, 404)["detail"]
 
 
 def test_forget_removes_a_person_and_a_repeated_request_does_not_bring_it_back(sidecar, http):

@@ -96,7 +96,7 @@ def key_of(salt: bytes, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query: the key of its id (`Store.key`; without an id, that of its vector), its vector, and perhaps its text."""
+    """A query: the key of its id (`key_of`; without an id, that of its vector), its vector, and perhaps its text."""
 
     key: str
     vector: FloatArray | None
@@ -105,7 +105,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search, as it is written. `user` is a key (`Store.key`), never an id; `signals` are by name, one per item."""
+    """A search, as it is written. `user` is a key (`key_of`), never an id; `signals` are by name, one per item."""
 
     id: str
     query: Query
@@ -124,7 +124,7 @@ class Shown:
     ----------
     seen : how many of the items came into view; None: all
     positions : the place of each item on the page, from 1; None: 1, 2, ...
-    teams : a letter for each item of two mixed rankings, "L" or "P" (or "A" and "B" of the team's own)
+    teams : a letter for each item of two mixed rankings, "A" for those of the learned one, or "B"
     vectors : of some of the items; the first that was ever written for an item stays
     signals : numbers of each item by which it was reranked, by name
     search : if it is not recorded yet, as it came from a client or from a token

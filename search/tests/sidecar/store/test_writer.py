@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable
+from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable, key_of
 from mahala_search.sidecar.store import spool as module
 from mahala_search.sidecar.store.spool import Spool
 from mahala_search.sidecar.store.store import Store
@@ -242,7 +242,7 @@ def test_what_cannot_be_written_does_not_stop_what_comes_later(store, space, wri
 
 
 def test_what_was_spooled_before_its_user_was_forgotten_is_not_written(store, space, writer):
-    user = store.key(space.id, "u")
+    user = key_of(store.salt(space.id), "u")
     with Locked(store):
         assert timed(writer, space.id, page("s", "a", user=user))[0][1] is False
     store.forget(space.id, user)  # whether the spool was replayed before that, or comes later

@@ -21,27 +21,25 @@ def arm_of(control: Control, space: str, who: str) -> str:
     return MIXED if control.mode == "interleave" else PLAIN
 
 
-def interleaved(
-    first: Sequence[str], second: Sequence[str], k: int, seed: str, names: str = "LP"
-) -> tuple[list[str], str]:
-    """Return k ids of two rankings by team draft, and the team of each, a letter of `names`.
+def interleaved(first: Sequence[str], second: Sequence[str], k: int, seed: str) -> tuple[list[str], str]:
+    """Return k ids of two rankings by team draft, and the team of each, "A" or "B".
 
     The team with fewer items picks next, a coin decides between equals, and a pick is the team's best item that is not
     there yet (Radlinski, Kurup and Joachims, 2008).
 
     >>> interleaved(["a", "b", "c"], ["a", "d", "b"], 3, "seed")
-    (['a', 'd', 'b'], 'LPL')
+    (['a', 'd', 'b'], 'ABA')
     """
     coin = random.Random(seed)
     items: dict[str, None] = {}
     teams = ""
     rankings = [iter(first), iter(second)]
     while len(items) < k:
-        counts = [teams.count(name) for name in names]
+        counts = [teams.count(name) for name in "AB"]
         team = coin.randrange(2) if counts[0] == counts[1] else int(counts[0] > counts[1])
         pick = next((item for item in rankings[team] if item not in items), None)
         if pick is None:
             break
         items[pick] = None
-        teams += names[team]
+        teams += "AB"[team]
     return list(items), teams

@@ -141,14 +141,13 @@ def measured(
     """Return what a search brought, as the last fields of `Outcome`; by item and kind: [strength, revenue, ...].
 
     >>> reactions = {"b": {"click": [1.0, 0.0]}, "c": {"click": [1.0, 0.0], "purchase": [3.0, 9.5]}}
-    >>> measured(["a", "b", "c"], None, "LPL", reactions)
+    >>> measured(["a", "b", "c"], None, "ABA", reactions)
     (1, 2.0, 1.0, 9.5, 0.5, 3, 2)
     """
     chosen = {item: kinds for item, kinds in reactions.items() if any(one[0] > 0.0 for one in kinds.values())}
     every = [(kind, one) for kinds in chosen.values() for kind, one in kinds.items()]
     purchases, revenue = sum(kind == "purchase" for kind, _ in every), sum(one[1] for _, one in every)
-    first = sorted(set(teams or ""))[:1]
-    won = [team in first for item, team in zip(ids, teams or "", strict=False) if item in chosen]
+    won = [team == "A" for item, team in zip(ids, teams or "", strict=False) if item in chosen]
     preference = (1.0 + np.sign(2 * sum(won) - len(won))) / 2.0 if won else np.nan
     n_seen = max(len(ids) if seen is None else seen, len(chosen))
     return 1, float(len(chosen)), float(purchases), float(revenue), float(preference), n_seen, len(chosen)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import TypeAdapter
@@ -34,13 +33,6 @@ class Call(NamedTuple):
     def name(self) -> str:
         """The name of a space in the path."""
         return str(self.request.path_params.get("space", ""))
-
-    def choice(self, name: str, values: Sequence[str]) -> str:
-        """Return a parameter of the address, which is one of some values, and the first of them by default."""
-        value = self.request.query_params.get(name, values[0])
-        if value not in values:
-            raise ValueError(f"{name} must be one of {', '.join(values)}, got {value!r:.40}")
-        return value
 
     @property
     def trusted(self) -> bool:
@@ -74,7 +66,6 @@ class Endpoint(NamedTuple):
     handler: Callable[..., Any]
     body: TypeAdapter[Any] | None
     status: int
-    choices: Mapping[str, Sequence[str]]  # of parameters of the address
 
 
 class Api:
@@ -84,20 +75,11 @@ class Api:
         self.sidecar, self.settings = sidecar, settings
         self.endpoints: list[Endpoint] = []
 
-    def add(
-        self,
-        method: str,
-        path: str,
-        role: str | None,
-        handler: Callable[..., Any],
-        *,
-        status: int = 200,
-        choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    ) -> None:
+    def add(self, method: str, path: str, role: str | None, handler: Callable[..., Any], *, status: int = 200) -> None:
         """Let a function answer; it takes a `Call` and perhaps a `body`. One that is not async runs in a thread."""
         hints = get_type_hints(handler, include_extras=True)
         body = TypeAdapter(hints["body"]) if "body" in hints else None
-        self.endpoints.append(Endpoint(method, path, role, handler, body, status, choices))
+        self.endpoints.append(Endpoint(method, path, role, handler, body, status))
 
     def routes(self) -> list[Route]:
         """Return the routes: of endpoints with the same path one, so that other methods are answered by 405."""
@@ -108,7 +90,7 @@ class Api:
 
     def _answerer(self, by_method: Mapping[str, Endpoint]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            endpoint = by_method[request.method]
+            endpoint = by_method["GET" if request.method == "HEAD" else request.method]
             request.scope["endpoint_path"] = endpoint.path  # for the log
             key = LOCAL
             if endpoint.role is not None:
@@ -147,17 +129,12 @@ class Api:
 
     def _operation(self, one: Endpoint, body: Any) -> dict[str, Any]:
         """Describe an endpoint whose body has a JSON schema, or None."""
-        parameters = [
-            {"name": choice, "in": "query", "schema": {"enum": list(values), "default": values[0]}}
-            for choice, values in one.choices.items()
-        ]
-        if "{" in one.path:
-            schema = {"type": "string", "minLength": 1, "maxLength": 64}
-            parameters.append({"name": "space", "in": "path", "required": True, "schema": schema})
+        schema = {"type": "string", "minLength": 1, "maxLength": 64}
+        space = {"name": "space", "in": "path", "required": True, "schema": schema}
         operation: dict[str, Any] = {
             "operationId": one.handler.__name__,
             "summary": (inspect.getdoc(one.handler) or "").partition("\n")[0],
-            "parameters": parameters,
+            "parameters": [space] if "{space}" in one.path else [],
             "responses": {
                 str(one.status): {"description": HTTPStatus(one.status).phrase},
                 "default": {"description": "What is wrong, by RFC 9457."},

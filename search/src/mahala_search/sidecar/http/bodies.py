@@ -125,7 +125,7 @@ class ShownBody(Body, json_schema_extra={"examples": [{"search_id": "4f0c9a", "i
     ids: Ids
     seen: Annotated[int, Field(ge=0, le=PAGE)] | None = None
     positions: Annotated[list[Annotated[int, Field(ge=1, le=2**31)]], Field(max_length=PAGE)] | None = None
-    teams: Annotated[str, Field(max_length=PAGE, pattern="^[A-Z]*$")] | None = None
+    teams: Annotated[str, Field(max_length=PAGE, pattern="^[AB]*$")] | None = None
     vectors: Annotated[dict[Id, Binary], Field(max_length=PAGE)] = Field(default_factory=dict)
     search: SearchBody | None = None
 
@@ -143,22 +143,12 @@ class ShownBody(Body, json_schema_extra={"examples": [{"search_id": "4f0c9a", "i
 
 
 class InterleaveBody(Body):
-    """Two rankings for a search: `learned` and `plain`, or `a` and `b` of the team's own."""
+    """Two rankings for a search: `a`, the learned one or another that is to be proved, and `b`."""
 
     search_id: SearchId
-    learned: Ids | None = None
-    plain: Ids | None = None
-    a: Ids | None = None
-    b: Ids | None = None
+    a: Ids
+    b: Ids
     k: Annotated[int, Field(ge=1, le=PAGE)] = 10
-
-    def rankings(self) -> tuple[list[str], list[str], str]:
-        """Return both rankings and the letters of their teams."""
-        if self.learned and self.plain and self.a is self.b is None:
-            return self.learned, self.plain, "LP"
-        if self.a and self.b and self.learned is self.plain is None:
-            return self.a, self.b, "AB"
-        raise ValueError("two rankings are mixed: learned and plain, or a and b")
 
 
 class ControlBody(Body):

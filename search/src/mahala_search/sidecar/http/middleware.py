@@ -43,7 +43,7 @@ class BoundedRequests:
     """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and logs requests.
 
     The body is read before the app is called: clients that send slowly do not count among the `at_once` requests that
-    are answered. HEAD is answered as GET. Requests are logged without bodies, queries or headers.
+    are answered. Requests are logged without bodies, queries or headers.
     """
 
     def __init__(self, app: Any, largest: int, at_once: int) -> None:
@@ -55,9 +55,6 @@ class BoundedRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_head = scope["method"] == "HEAD"
-        if is_head:  # as GET, without the body
-            scope = scope | {"method": "GET"}
         started, status = time.perf_counter(), 499  # as others call it if the client has gone
 
         async def sent(message: Any) -> None:
@@ -67,8 +64,6 @@ class BoundedRequests:
                 names = {name.lower() for name, _ in message["headers"]}
                 added = [(name, value) for name, value in HEADERS.items() if name not in names]
                 message = message | {"headers": [*message["headers"], *added]}
-            elif is_head and message["type"] == "http.response.body":
-                message = message | {"body": b""}
             await send(message)
 
         try:

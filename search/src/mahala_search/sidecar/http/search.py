@@ -146,8 +146,7 @@ def _of(ids: Sequence[str], vectors: dict[str, FloatArray]) -> dict[str, FloatAr
 
 async def interleave(call: Call, body: bodies.InterleaveBody) -> dict[str, Any]:
     """Mix two rankings by team draft; `shown` takes the ids and the teams."""
-    first, second, names = body.rankings()
-    ids, teams = interleaved(first, second, body.k, body.search_id, names)
+    ids, teams = interleaved(body.a, body.b, body.k, body.search_id)
     return {"ids": ids, "teams": teams}
 
 

@@ -10,9 +10,6 @@ from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.records import Control, Settings, Unknown
 from mahala_search.sidecar.service import Current, Sidecar
 
-# What a report is about; the first one by default.
-VALUES = ("clicks", "purchases", "revenue")
-
 
 def add_spaces(api: Api) -> None:
     """Add the routes."""
@@ -23,7 +20,7 @@ def add_spaces(api: Api) -> None:
     api.add("DELETE", space, "admin", drop_space)
     api.add("GET", f"{space}/served", "read", served_version)
     api.add("PUT", f"{space}/served", "admin", serve_version)
-    api.add("GET", f"{space}/report", "read", report, choices={"value": VALUES})
+    api.add("GET", f"{space}/report", "read", report)
     api.add("POST", f"{space}/successor", "admin", succeed)
 
 
@@ -99,13 +96,13 @@ def serve_version(call: Call, body: bodies.ServedBody) -> dict[str, Any]:
 
 
 def report(call: Call) -> dict[str, Any]:
-    """Return what people did with the learned ranking and with the plain one, and the difference."""
-    return call.sidecar.report(call.space, call.choice("value", VALUES))
+    """Return what people did with each ranking, and the difference in `?value=`: clicks, purchases or revenue."""
+    return call.sidecar.report(call.space, call.request.query_params.get("value", "clicks"))
 
 
 def succeed(call: Call, body: bodies.SuccessorBody) -> dict[str, Any]:
     """Let an empty space learn, with another encoder, what was learned in this one."""
     call.check_all()
-    call.sidecar.store.succeed(call.space.space.id, body.space)
+    call.sidecar.store.succeed(call.name, body.space)
     call.sidecar.refresh()
     return about(call.sidecar, call.space)

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mahala_search.arrays import FloatArray
-from mahala_search.sidecar.records import Conflict, Entry, Model, Query, Settings, Space, Unknown, Work, Written, key_of
+from mahala_search.sidecar.records import Conflict, Entry, Model, Query, Settings, Space, Unknown, Work, Written
 from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.checkpoints import served_model
 from mahala_search.sidecar.store.database import Database, blocks
@@ -43,7 +43,6 @@ class Store:
     def __init__(self, address: str | os.PathLike[str], create: bool = True) -> None:
         self.database = Database(address, create)
         self.reading, self.writing = self.database.reading, self.database.writing
-        self._salts: dict[str, bytes] = {}
 
     def spaces(self) -> dict[str, Space]:
         """Return all spaces by name."""
@@ -83,22 +82,21 @@ class Store:
             space = _locked(connection, tables.spaces.c.name == name)
             _drop(connection, space.id)
 
-    def succeed(self, name: str, successor: str | None) -> Space:
-        """Name the space of the next encoder, to which pages are copied: `copy_pages`; None stops that.
+    def succeed(self, name: str, successor: str) -> Space:
+        """Name the space of the next encoder, to which pages are copied: `copy_pages`.
 
         The successor must not have pages of its own. It gets a new id, and makes keys of ids as this space does.
         """
         with self.writing() as connection:
             space = _locked(connection, tables.spaces.c.name == name)
-            if successor is not None:
-                other = _locked(connection, tables.spaces.c.name == successor)
-                if other.id == space.id:
-                    raise Conflict("a space cannot be its own successor")
-                if other.origin != space.origin:
-                    pages = sa.select(tables.pages.c.id).where(tables.pages.c.space == other.id).limit(1)
-                    if connection.scalar(pages) is not None:
-                        raise Conflict(f"{successor!r} has pages of its own: name a space that has none")
-                    _create(connection, successor, Settings.of(other.settings), space)
+            other = _locked(connection, tables.spaces.c.name == successor)
+            if other.id == space.id:
+                raise Conflict("a space cannot be its own successor")
+            if other.origin != space.origin:
+                pages = sa.select(tables.pages.c.id).where(tables.pages.c.space == other.id).limit(1)
+                if connection.scalar(pages) is not None:
+                    raise Conflict(f"{successor!r} has pages of its own: name a space that has none")
+                _create(connection, successor, Settings.of(other.settings), space)
             return _space(_updated(connection, space.id, successor=successor))
 
     def copy_pages(self, space_id: str, before: float, limit: int = 200) -> int:
@@ -123,17 +121,8 @@ class Store:
 
     def salt(self, space_id: str) -> bytes:
         """Return what `records.key_of` makes the keys of the ids of users and queries with."""
-        if space_id not in self._salts:
-            with self.reading() as connection:
-                origin = connection.scalar(sa.select(tables.spaces.c.origin).where(tables.spaces.c.id == space_id))
-            if origin is None:
-                raise Unknown("there is no such space: it was deleted")
-            self._salts[space_id] = self._derived(f"ids:{origin}")
-        return self._salts[space_id]
-
-    def key(self, space_id: str, text: str) -> str:
-        """Return the key of an id of a user or of a query; the id cannot be found from it."""
-        return key_of(self.salt(space_id), text)
+        with self.reading() as connection:
+            return self._derived(f"ids:{_one(connection, tables.spaces.c.id == space_id).origin}")
 
     def token_secret(self, space_id: str) -> bytes:
         """Return the secret that signs the tokens of a space."""

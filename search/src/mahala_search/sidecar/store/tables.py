@@ -46,7 +46,7 @@ def _waiting(index: str, column: str, condition: str) -> sa.Index:
 
 
 _IN_SPACE = {"space": sa.String(16)}
-_KEY = sa.String(32)  # `Store.key`: the HMAC of an id, in hexadecimal digits
+_KEY = sa.String(32)  # `records.key_of`: the HMAC of an id, in hexadecimal digits
 
 # One row. `secret` makes the keys of ids and signs tokens.
 about = _table("about", {}, schema=sa.Integer, secret=sa.LargeBinary)
