@@ -407,7 +407,6 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
             triples,
             triples.tolist(),
             {0: {0: 1.0, 1: 0}},
-            sp.csr_array(rng.integers(0, 2, (n, m))),
             *([None, [], "x", triples[:, :2], {0: 1}] if chance(rng, wild) else []),
         ),
     )

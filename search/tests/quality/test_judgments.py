@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,8 +36,6 @@ def test_every_form_gives_the_same_judgments() -> None:
         np.array(TRIPLES),
         [list(triple) for triple in TRIPLES],
         NESTED,
-        sp.coo_array((values, (rows, items)), shape=(3, 4)),
-        sp.csr_matrix((values, (rows, items)), shape=(3, 4)),
         Judgments(rows, items, values, 3, 4),
     ]
     for form in forms:
@@ -113,7 +110,7 @@ def test_judgments_are_immutable_also_when_copied() -> None:
             same.n_items = 9  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("empty", [[], {}, np.empty((0, 3)), sp.csr_array((3, 4))])
+@pytest.mark.parametrize("empty", [[], {}, np.empty((0, 3))])
 def test_there_may_be_no_judgments(empty: Any) -> None:
     judgments = Judgments.of(empty, 3, 4)
     assert len(judgments) == 0
@@ -133,8 +130,6 @@ def test_there_may_be_no_judgments(empty: Any) -> None:
         ([(0, 1, np.nan)], "finite grades of at least 0, got grade nan for query 0, item 1"),
         ([(0, 1, np.inf)], "finite grades of at least 0, got grade inf for query 0, item 1"),
         ([(0, 1, 1), (0, 2, 1), (0, 1, 2)], "one grade per query and item, got 1 and 2 for query 0, item 1"),
-        (sp.coo_array(([1.0, 2.0], ([1, 1], [3, 3])), shape=(3, 4)), "got 1 and 2 for query 1, item 3"),
-        (sp.csr_array((4, 3)), r"qrels must have the shape \(3, 4\), queries × items, got \(4, 3\)"),
         (Judgments.of([], 3, 5), "judgments of 4 items for 3 queries, got 5 items and 3 queries"),
         ([("q", "d", 1)], "use Judgments.from_ids"),
         ({0: [1, 2]}, r"\{query: \{item: grade\}\}, got \[1, 2\] for 0"),

@@ -14,11 +14,8 @@ from rich.markup import escape
 
 import mahala
 import mahala_search
-from mahala.extend.commands import Force, Json, Settings, check_output, configured, fact_grid, show, table, write_files
+from mahala.extend.commands import Force, Json, Settings, check_output, configured, fact_grid, show, write_files
 from mahala_search.commands.files import Items, Qrels, Queries, read_collection
-
-# Number of queries that are named because they lose or gain the most.
-_NAMED = 5
 
 
 def adapt(
@@ -59,11 +56,7 @@ def _fitted(adapter: mahala_search.QueryAdapter, queries: Path, items: Path, qre
         adapter.fit(query_vectors, rows, judgments)
     values = adapter.cross_validation_
     gains = values.gains
-
-    def named(places: Any) -> list[dict[str, Any]]:
-        lines = ((names[values.query[at]], values.raw[at], values.learned[at]) for at in places)
-        return [{"query": query, "raw": raw, "learned": learned} for query, raw, learned in lines]
-
+    lines = zip([names[row] for row in values.query], values.raw, values.learned, strict=True)
     return {
         "queries": len(values.query),
         "left_out": query_vectors.shape[0] - len(values.query),
@@ -71,8 +64,7 @@ def _fitted(adapter: mahala_search.QueryAdapter, queries: Path, items: Path, qre
         "measure": f"nDCG@{adapter.k}",
         "means": {"raw": values.raw.mean(), "learned": values.learned.mean()},
         "changes": {"gain": (gains > 0.0).sum(), "lose": (gains < 0.0).sum(), "stay": (gains == 0.0).sum()},
-        "losers": named(values.losers(_NAMED)),
-        "winners": named(values.winners(_NAMED)),
+        "values": [{"query": query, "raw": raw, "learned": learned} for query, raw, learned in lines],
     }
 
 
@@ -89,11 +81,3 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
     lines.append(("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"))
     lines += [("took", f"{facts['seconds']:.1f} s"), ("adapter", escape(facts["output"]))]
     yield fact_grid(lines)
-    for name, title in (("losers", "Queries that lose the most"), ("winners", "Queries that gain the most")):
-        if facts[name]:
-            yield f"\n[bold]{title}[/bold]"
-            result = table(["query", "plain", "learned", "gain"], ["query"])
-            for line in facts[name]:
-                numbers = f"{line['raw']:.3f}", f"{line['learned']:.3f}", f"{line['learned'] - line['raw']:+.3f}"
-                result.add_row(escape(line["query"]), *numbers)
-            yield result

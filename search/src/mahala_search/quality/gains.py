@@ -30,16 +30,6 @@ class CrossValidation(NamedTuple):
         gains = self.learned - self.raw
         return np.where(np.abs(gains) < ROUNDING, 0.0, gains)
 
-    def winners(self, n: int) -> IndexArray:
-        """Return the places, here, of up to n queries that gain, the largest gain first."""
-        gains = self.gains
-        order: IndexArray = np.argsort(-gains, kind="stable")[:n]
-        return order[gains[order] > 0.0]
-
-    def losers(self, n: int) -> IndexArray:
-        """Return the places, here, of up to n queries that lose, the largest loss first."""
-        return self._replace(raw=self.learned, learned=self.raw).winners(n)
-
 
 class RunningGain(Stateful):
     """The mean of the gains in a stream so far, and their variance."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.extend import ParameterError, WholeNumber, as_floats, check_indices, check_value, is_sparse
+from mahala.extend import ParameterError, WholeNumber, as_floats, check_indices, check_value
 from mahala_search.arrays import FloatArray, IndexArray, IntArray, read_only
 
 # How many unknown ids a message names.
@@ -98,7 +98,6 @@ class Judgments:
         ----------
         qrels : one of
             - triples (query row, item row, grade), as an array of shape (n, 3) or a sequence of tuples;
-            - a SciPy sparse matrix of shape (n_queries, n_items): every stored entry, also a stored 0, is a judgment;
             - a dict {query row: {item row: grade}};
             - Judgments, which must have these numbers of queries and items.
         n_queries, n_items : numbers of queries and of items
@@ -108,18 +107,10 @@ class Judgments:
                 found = f"got {qrels.n_items} items and {qrels.n_queries} queries"
                 raise ValueError(f"qrels must be judgments of {n_items} items for {n_queries} queries, {found}")
             return qrels
-        if is_sparse(qrels):
-            wanted = n_queries, n_items
-            if qrels.shape != wanted:
-                raise ValueError(f"qrels must have the shape {wanted}, queries × items, got {qrels.shape}")
-            from scipy.sparse import coo_array  # here: few have sparse judgments
-
-            entries = coo_array(qrels)
-            return cls(entries.row, entries.col, entries.data, n_queries, n_items)
         array = np.asarray(list(_flat(qrels)) if isinstance(qrels, Mapping) else qrels)
         array = array if array.size else np.empty((0, 3))
         if array.ndim != 2 or array.shape[1] != 3:
-            forms = "triples (query row, item row, grade), a sparse matrix, a dict {query: {item: grade}} or Judgments"
+            forms = "triples (query row, item row, grade), a dict {query: {item: grade}} or Judgments"
             raise ValueError(f"qrels must be {forms}, got an array of shape {array.shape}")
         if array.dtype.kind not in "biuf":
             advice = "for other ids than row numbers use Judgments.from_ids"
