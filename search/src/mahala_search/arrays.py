@@ -13,7 +13,7 @@ IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
-PagePairs = tuple[IndexArray, IndexArray, FloatArray]  # see `adapter.trust.trust.page_pairs`
+PagePairs = tuple[IndexArray, IndexArray, FloatArray]  # see `adapter.trust.pairs.page_pairs`
 
 A = TypeVar("A", bound=NDArray[Any])
 

@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala_search.adapter.maps.click_map import CERTAIN, CONTRAST, ENOUGH, PENALTY, SPREAD, SUM, TRIED, ClickMap
+from mahala_search.adapter.maps.click_map import CONTRAST, ENOUGH, PENALTY, SPREAD, SUM, TRIED, ClickMap
 from mahala_search.adapter.maps.fitting import plain_ratio
 from mahala_search.adapter.memory.click_memory import Counts
 from mahala_search.adapter.memory.vectors import Vectors
+from mahala_search.quality.gains import CERTAIN
 from reference.feedback import click_map
 from strategies import examples
 

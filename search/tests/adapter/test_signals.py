@@ -8,9 +8,9 @@ import pytest
 import mahala
 from mahala.support.model_files import ModelFileError
 from mahala_search import QueryAdapter
-from mahala_search.adapter.trust.signal_ranker import LAST, STEP, TOTAL, SignalRanker
+from mahala_search.adapter.trust.pairs import page_pairs
+from mahala_search.adapter.trust.signal_ranker import STEP, WEIGHT, SignalRanker
 from mahala_search.adapter.trust.signals import CLIP
-from mahala_search.adapter.trust.trust import page_pairs
 
 N = 10
 
@@ -33,7 +33,7 @@ def mean_ndcg(ranker, pages):
     return np.mean([discounts @ relevant[ranker(page)] / discounts[:3].sum() for *page, relevant in pages])
 
 
-def learned(kind, seed, n=300):
+def learned(kind, seed, n=200):
     rng, adapter = np.random.default_rng(seed), QueryAdapter(random_state=0)
     decisive = "freshness" if kind == "signal" else "score"
     for _ in range(n):
@@ -61,7 +61,7 @@ def test_a_signal_that_decides_is_learned(adapter):
 
 @pytest.mark.parametrize(("kind", "seed"), [("random", 0), ("engine", 1)])
 def test_the_order_of_the_engine_is_kept_where_it_is_not_improved(kind, seed):
-    assert learned(kind, seed)[1] >= -0.01
+    assert learned(kind, seed)[1] >= -0.005
 
 
 def test_vectors_help_by_their_similarity():
@@ -90,7 +90,7 @@ def reference_step(weights, squares, spreads, page, pairs):
 
 def test_steps_are_those_of_the_reference():
     rng, ranker = np.random.default_rng(3), SignalRanker(1.0)
-    weights, squares, total, variances = np.zeros(3), np.zeros(3), np.zeros(3), []
+    weights, squares, variances = np.zeros(3), np.zeros(3), []
     for _ in range(5):
         page = {"score": rng.normal(size=N), "similarity": rng.normal(size=N), "price": rng.exponential(50.0, size=N)}
         page["price"][0] = 1e4  # which is clipped
@@ -99,9 +99,7 @@ def test_steps_are_those_of_the_reference():
         pairs = page_pairs(rng.integers(0, 3, size=N).astype(float))
         ranker.learn(page, pairs)
         weights, squares = reference_step(weights, squares, spreads, page, pairs)
-        total = total + weights
-    np.testing.assert_allclose(ranker.table[:, LAST], weights, rtol=1e-9)
-    np.testing.assert_allclose(ranker.table[:, TOTAL], total, rtol=1e-9)
+    np.testing.assert_allclose(ranker.table[:, WEIGHT], weights, rtol=1e-9)
 
 
 def test_a_missing_value_is_neutral(adapter):

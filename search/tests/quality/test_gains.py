@@ -54,8 +54,16 @@ def test_no_interval_is_beyond_what_is_possible():
     assert 0.5 < verdict.low < verdict.gain < verdict.high == 1.0
 
 
+@pytest.mark.parametrize(("errors", "share"), [(-3.0, 0.0), (0.25, 0.0), (1.125, 0.5), (2.0, 1.0), (9.0, 1.0)])
+def test_what_gains_is_used_as_far_as_the_gain_is_certain(errors, share):
+    values = np.array([-1.0, 1.0] * 20)
+    gain = running(values + errors * stats.sem(values))
+    assert gain.share == pytest.approx(share, abs=1e-9)
+    assert running([1.0, 0.5] * 9).share == running([0.5] * 30).share == 0.0
+
+
 def test_states_are_restored():
     gain, copy = running([0.1, 0.4, -0.2]), RunningGain()
     copy.set_state(*gain.get_state())
-    assert list(copy) == list(gain)
+    assert vars(copy) == vars(gain)
     assert copy.verdict() == gain.verdict()

@@ -35,9 +35,9 @@ from mahala_search.adapter.memory.bonuses import Keys
 from mahala_search.adapter.memory.click_memory import ClickMemory, RankRates, item_keys
 from mahala_search.adapter.memory.remembered import Remembered, digest_of
 from mahala_search.adapter.memory.vectors import Vectors
+from mahala_search.adapter.trust.pairs import page_losses, page_pairs
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import Signals, check_signals
-from mahala_search.adapter.trust.trust import page_losses, page_pairs
 from mahala_search.arrays import Arrays, FloatArray
 from mahala_search.events.impressions import Impression, ImpressionReader, check_reactions
 from mahala_search.quality.gains import RunningGain

@@ -1,7 +1,6 @@
 """Gains over the plain ranking: by query in a cross-validation, and in a stream."""
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,8 @@ from mahala_search.arrays import FloatArray, IndexArray
 
 # A smaller difference between two values is rounding.
 ROUNDING = 1e-12
+# Standard errors of a gain from which on what gains is used, and used wholly.
+CERTAIN = 0.25, 2.0
 # Fewer impressions are too few for a normal distribution.
 FEWEST_IMPRESSIONS = 20
 
@@ -39,9 +40,6 @@ class RunningGain(Stateful):
     def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
         self.n, self.mean, self.squares = int(n), float(mean), float(squares)
 
-    def __iter__(self) -> Iterator[float]:
-        return iter((self.n, self.mean, self.squares))
-
     def add(self, value: float) -> None:
         self.n += 1
         before = value - self.mean
@@ -54,9 +52,10 @@ class RunningGain(Stateful):
         return math.sqrt(self.squares / (self.n - 1) / self.n) if self.n >= FEWEST_IMPRESSIONS else math.inf
 
     @property
-    def low(self) -> float:
-        """The lower end of the 95 % interval of the mean."""
-        return self.mean - 1.96 * self.error
+    def share(self) -> float:
+        """How far what gains so much is to be used: 0 up to a quarter of the standard error, 1 from two of them on."""
+        certainty = self.mean / self.error if self.error > 0.0 else 0.0
+        return min(max((certainty - CERTAIN[0]) / (CERTAIN[1] - CERTAIN[0]), 0.0), 1.0)
 
     def verdict(self, share: float = 0.0, measure: str = "pairs in the right order") -> Verdict:
         """Return what the gains mean; `share` is that of the learned map in what is served."""
@@ -68,5 +67,5 @@ class RunningGain(Stateful):
         kind: Kind = "probably helps" if self.mean > 0.0 else "does not help"
         if self.mean > reach:
             kind = "shown to help"
-        low, high = max(-1.0, self.low), min(1.0, self.mean + reach)
+        low, high = max(-1.0, self.mean - reach), min(1.0, self.mean + reach)
         return Verdict(kind, self.mean, low, high, self.n, p_value, measure, units, share=share)

@@ -24,8 +24,8 @@ FEWEST = 20
 FOLDS, TRIED = 4, 0.5
 # How far the change spreads the scores of items, over how far they spread without it.
 SPREAD = 0.25
-# Standard errors of the gain from which on the map is used, and used wholly, and the sum of the gains for the latter.
-CERTAIN, SUM = (0.25, 2.0), 1.0
+# The sum of the gains from which on the map is used wholly.
+SUM = 1.0
 # How far one query can move the share that is used.
 REACH = 0.02
 
@@ -100,10 +100,7 @@ class ClickMap(Stateful):
         self.gain = RunningGain()
         for value in gains.tolist():
             self.gain.add(value)
-        none, full = CERTAIN
-        error = self.gain.error
-        certainty = self.gain.mean / error if 0.0 < error < math.inf else 0.0
-        wanted = max(min((certainty - none) / (full - none), self.gain.mean * self.gain.n / SUM, 1.0), 0.0)
+        wanted = max(min(self.gain.share, self.gain.mean * self.gain.n / SUM), 0.0)
         self.share += min(max(wanted - self.share, -REACH * n_asked), REACH * n_asked)
 
     def matrix(self, base: FloatArray, cap: float) -> FloatArray:

@@ -119,9 +119,6 @@ class ClickMemory:
     def __contains__(self, key: Hashable) -> bool:
         return digest_of(key) in self._rows
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def learn(
         self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray, user: Hashable, weight: float = 1.0
     ) -> None:

@@ -27,9 +27,6 @@ class Vectors:
         self._numbers = np.zeros((0, n_features), dtype=np.int8)
         self._scales = np.zeros(0)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def add(self, keys: Keys, vectors: FloatArray) -> None:
         """Store the vectors of keys that are new."""
         for key, vector in zip(keys.tolist(), vectors, strict=True):
