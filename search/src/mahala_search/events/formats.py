@@ -1,5 +1,6 @@
 """Read events in the formats of `mahala serve`, of OpenSearch's User Behavior Insights (UBI) and of Metarank."""
 
+import dataclasses
 import math
 import re
 import time
@@ -31,7 +32,7 @@ class Shown(NamedTuple):
     `signals` are numbers of each item by name, and `arm` is that of a comparison that the team makes itself.
     """
 
-    search: str
+    search_id: str
     items: Sequence[str]
     query: Mapping[str, Any]
     user: str | None
@@ -42,20 +43,21 @@ class Shown(NamedTuple):
     arm: str | None = None
 
 
-class Reaction(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reaction:
     """What a user did with an item that was shown for a search; a larger value says more.
 
-    The kind "impression", with the value 0, only says that the item came into view, at a `position` from 1.
+    The kind is one of `VALUES`, or another one with a value of its own. "impression" only says that the item was seen.
     """
 
-    search: str
+    search_id: str
     item: str
+    kind: str
     value: float
-    user: str | None
-    at: float
-    kind: str = "click"
     revenue: float = 0.0
-    position: int | None = None
+    user: str | None = None
+    at: float = dataclasses.field(default_factory=time.time)
+    position: int | None = None  # of the item on the page, if it says so
 
 
 class Ignored(ValueError):
@@ -67,8 +69,9 @@ def read_event(event: Any) -> Shown | Reaction:
 
     The fields of the event tell its format: `event` is Metarank's, `query_id` and `action_name` are UBI's.
 
-    >>> read_event({"search_id": "s", "item": "a", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})[:5]
-    ('s', 'a', 1.0, 'u', 1793534400.0)
+    >>> event = read_event({"search_id": "s", "item": "a", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
+    >>> event.kind, event.value, event.at
+    ('click', 1.0, 1793534400.0)
     """
     if not isinstance(event, Mapping):
         raise ValueError(f"an event must be an object, got {type(event).__name__}")
@@ -155,7 +158,7 @@ def _reaction(
     if revenue < 0.0:
         raise ValueError(f"revenue must be at least 0, got {revenue:g}")
     position = None if place is None else _place(place, "position")
-    return Reaction(search, item, value, user, at, kind, revenue, position)
+    return Reaction(search, item, kind, value, revenue, user, at, position)
 
 
 def _aligned(values: Any, items: Sequence[str], field: str, read: Callable[[Any, str], T]) -> list[T]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mahala_search.arrays import FloatArray
+from mahala_search.events.formats import Reaction as Reaction
 
 # The arms of a search: what ranked it. None is a search that no report counts.
 LEARNED, PLAIN, MIXED = "learned", "plain", "mixed"
@@ -140,24 +141,8 @@ class Shown:
     search: Search | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction:
-    """What a user did with an item: `kind` as in `events.formats.VALUES`, with its strength and perhaps a revenue.
-
-    The kind "impression" says only that the item was seen.
-    """
-
-    search_id: str
-    item: str
-    kind: str
-    value: float
-    revenue: float = 0.0
-    user: str | None = None  # a key; None: that of the search
-    at: float = field(default_factory=time.time)
-    position: int | None = None  # of the item on the page, if it says so
-
-
-# What is written: each is counted once, however often it comes.
+# What is written: each is counted once, however often it comes. Here, the user of a reaction is a key, and None is
+# that of the search.
 Work = Search | Shown | Reaction
 
 

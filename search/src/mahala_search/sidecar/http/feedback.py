@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,7 +15,7 @@ from mahala_search.sidecar.http import tokens
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.http.bodies import OneOrList, ShownBody, UserBody, decoded
 from mahala_search.sidecar.http.search import search_of
-from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Work
+from mahala_search.sidecar.records import Query, Search, Shown, Work
 from mahala_search.sidecar.service import Current
 
 Events = OneOrList[dict[str, Any]]
@@ -71,8 +72,7 @@ async def events(call: Call, body: Events) -> dict[str, Any]:
                 raise ValueError("what was shown for a token goes to /shown")
             return _shown(current, event)
         user = search.user if search is not None else current.served.user_key(event.user)
-        of = (event.item, event.kind, event.value, event.revenue, user)
-        return Reaction(event.search, *of, at=event.at, position=event.position)
+        return replace(event, user=user)
 
     if not call.trusted:
         for record in records:
@@ -91,8 +91,8 @@ def _shown(current: Current, event: ReadShown) -> Shown:
         raise ValueError("query must have a vector, an id or a text")
     key = served.query_key(id, vector)
     of = Query(key, vector, text if current.space.settings.texts else None)
-    search = Search(event.search, of, served.user_key(event.user), event.arm, at=event.at)
-    return Shown(event.search, event.items, event.seen, event.positions, signals=event.signals, search=search)
+    search = Search(event.search_id, of, served.user_key(event.user), event.arm, at=event.at)
+    return Shown(event.search_id, event.items, event.seen, event.positions, signals=event.signals, search=search)
 
 
 async def _accepted(call: Call, current: Current, entries: Sequence[Any], read: Any) -> dict[str, Any]:
