@@ -275,7 +275,7 @@ def test_the_process_starts_once_there_is_something_to_learn_and_again_when_it_i
     store.close()
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=120.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -1,5 +1,6 @@
 """A small engine in this process: dishes, found by words about them."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mahala_search.arrays import FloatArray
 WIDTH = 128
 ENCODER = "words of dishes, latent semantic analysis"
 _FIELDS = ("title", "cuisine", "kind", "diet", "country", "text")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class Dishes:
@@ -50,10 +52,14 @@ def word_encoder(texts: Sequence[str], width: int) -> tuple[Callable[[str], Floa
     True
     """
     from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
     from sklearn.preprocessing import normalize
 
-    words = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit(texts)
+    def words_of(text: str) -> list[str]:
+        words = [word for word in _WORD.findall(text.lower()) if word not in ENGLISH_STOP_WORDS]
+        return [re.sub(r"(?<=\w{3})(?:e?s|y)$", "", word) for word in words]
+
+    words = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit(texts)
     svd = TruncatedSVD(width, random_state=0)
     vectors = normalize(svd.fit_transform(words.transform(texts)))
     return lambda text: normalize(svd.transform(words.transform([text])))[0], vectors
