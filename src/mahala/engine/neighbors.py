@@ -167,16 +167,20 @@ class _Places(NamedTuple):
         # The place of the k-th neighbour, for all k and rows in one search: each row has a range of numbers of its own.
         ranges = at * (float(max(n_nearer[:, -1].max(), counts[-1])) + 1.0)
         place = np.searchsorted((n_nearer[:, 1:] + ranges[:, np.newaxis]).ravel(), counts[:, np.newaxis] + ranges)
-        group = np.minimum(place - width * at, width - 1)
-        start, stop = first[at, group], end[at, group]
-        m, t = n_nearer[at, start][:, :, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, :, np.newaxis]
-        k, before = counts[:, np.newaxis, np.newaxis], nearer[at, start]
-        result: FloatArray = (before * t + (k - m) * (nearer[at, stop] - before)) / (t * k)
+        group = np.minimum(place, width * at + width - 1)
+        starts = at * (width + 1)  # of the rows in `n_nearer` and `nearer`
+        start, stop = first.take(group) + starts, end.take(group) + starts
+        n_values = sums.shape[2]
+        sums = nearer.reshape(-1, n_values)
+        m, before = n_nearer.take(start), sums.take(start, axis=0)
+        t, k = n_nearer.take(stop) - m, counts[:, np.newaxis]
+        within = (sums.take(stop, axis=0) - before) * (k - m)[:, :, np.newaxis]
+        result: FloatArray = (before * t[:, :, np.newaxis] + within) / (t * k)[:, :, np.newaxis]
         if width < len(self.sizes):
             # Not all places at the distance of the last one may be among them: search for more, where they count.
             unfinished = np.flatnonzero(n_nearer[at, first[:, -1]] < counts[-1])
             width = min(max(4 * width, 64), len(self.sizes))
-            for part in row_blocks(len(unfinished), width * sums.shape[2]):
+            for part in row_blocks(len(unfinished), width * n_values):
                 chosen = rows[unfinished[part]]
                 result[:, unfinished[part]] = self.means(*self.nearest(chosen, width), chosen)
         return result
