@@ -47,8 +47,9 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, number
 
     Up to 50 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
     end. NCA has at most 32 components and learns from 4,000 rows, MLKR from 1,000, or 40 per feature if these are more.
-    LMNN has 30 iterations, BoostMetric 50, and MLKR 20. Where n_rows² · n_features is above 2e9, GML uses 100,000 pairs
-    instead of all; it is then left out above 128 features. Above 1,000 features the panel consists of PCA, LDA and NCA.
+    LMNN has 30 iterations, BoostMetric 50, and MLKR 20. GML uses 100,000 pairs instead of all where n_rows² is above
+    80,000 n_features. Above 128 features it is left out where n_rows² · n_features is above 2e9. Above 1,000 features
+    the panel consists of PCA, LDA and NCA.
     With `numbers`, for a target that is a number, it has MLKR and learners of classes of the target.
 
     >>> ", ".join(default_panel(150, 4))
@@ -83,7 +84,7 @@ def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str
     if n_features > 1000:
         many = f"{n_features:,} features, and above 1,000 its {n_features:,} × {n_features:,} matrix takes long"
         reasons = dict.fromkeys(_OF_MATRICES, many)
-    elif n_features > 128 and _work(n_rows, n_features) > 2e9:
+    elif n_features > 128 and n_rows**2 * n_features > 2e9:
         many = f"{n_rows:,} rows of {n_features:,} features, all pairs of which take long"
         reasons = dict.fromkeys(("GML", "GML weights"), many)
     names = members(n_rows, n_features, numbers=numbers)
@@ -92,9 +93,8 @@ def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str
 
 def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: bool = False) -> dict[str, Learner]:
     """Return all members of the panel by name, those that are left out for a table of this size included."""
-    work = _work(n_rows, n_features)
     psd: Any = "every" if n_features <= 50 else "end"
-    n_pairs: Literal["auto"] | int = "auto" if work <= 2e9 else 100_000
+    n_pairs: Literal["auto"] | int = "auto" if n_rows**2 <= 80_000 * n_features else 100_000
     n_components = None if n_features <= 32 else 32
     # Up to 1,000 features the other learners are as fast as PCA, and use the labels.
     panel: dict[str, Learner] = {} if n_features <= 1000 else {"PCA": PCA(n_components=min(64, n_rows // 2))}
@@ -178,7 +178,3 @@ def check_learners(learners: Mapping[str, Any], *, numbers: bool) -> None:
             raise TypeError(f"learners must be learners of mahala, got {learner!r} for {name!r}")
         if isinstance(learner, Learner) and learner._learns_numbers and not numbers:
             raise ValueError(f"learners must learn from classes, but {type(learner).__name__} learns target values")
-
-
-def _work(n_rows: int, n_features: int) -> int:
-    return n_rows**2 * n_features
