@@ -210,6 +210,7 @@ class PA(KernelParams, PairLearner):
     def _learn(self, pairs: Pairs, labels: Labels | None) -> None:
         n_steps = self._n_steps(pairs, labels)
         prepared = self._model.prepare(pairs, n_steps, complete=True)
+        self._model.planned = n_steps
         if isinstance(self.C, str):
             self._tuned_C = self._best_C(pairs, prepared, labels)
         self._feed(prepared, n_steps, self._rule())
@@ -229,6 +230,7 @@ class PA(KernelParams, PairLearner):
 def after_one_pass(first: MarginState, prepared: Pairs, rule: MarginRule) -> tuple[MarginState, float]:
     """Return a copy of a state after one pass over the pairs by a rule, and the sum of the hinge losses."""
     state, loss = MarginState(first.M, first.b, first.psd, *first.steps), 0.0
+    state.planned = first.planned
     for chunk in state.chunks(prepared, len(prepared), rule, None):
         n = len(chunk.y)
         p = np.empty(n)

@@ -147,6 +147,7 @@ class MarginState(MatrixState):
         self.psd = psd
         self.steps = steps
         self.n_steps = 0
+        self.planned = 0  # steps, of a fit or of those that it tries
         self.R: FloatArray | None = None  # of which the lower triangle counts
         self.tuning = np.zeros(kernels.STATE_SIZE)
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
@@ -184,7 +185,7 @@ class MarginState(MatrixState):
         if self.psd != 1:
             return super()._are_few(n)
         # A projection takes an eigenvector.
-        return are_few(self.n_steps + n, 2.0 * float(len(self._M.lower)) ** 3)
+        return are_few(max(self.n_steps + n, self.planned), 2.0 * float(len(self._M.lower)) ** 3)
 
     def _step(self, v: FloatArray, y: int, rule: MarginRule) -> Outcome:
         norm2 = blas.ddot(v, v) if len(v) else 0.0
