@@ -178,6 +178,15 @@ def test_models_are_measured_on_two_test_parts_that_have_enough_rows(monkeypatch
     assert board.advice.name == "2-NN with a"
 
 
+def test_models_without_a_finished_test_part_are_left_out():
+    """A budget may end while the first test part after the screening is measured."""
+    plan, cells = screened_plan(models=["gradient boosting"]), {}
+    measure(plan, cells, next_keys(plan, cells), {"a": 0.1})
+    measure(plan, cells, [Key("gradient boosting", 2)], {})
+    board = summarise(plan, cells, finished_parts(plan, cells), "the budget")
+    assert (board.parts, board.models) == (2, ())
+
+
 def test_one_learner_is_tested_even_if_none_is_better_in_the_screening():
     """Or nothing would tell that learning does not help."""
     plan = screened_plan()

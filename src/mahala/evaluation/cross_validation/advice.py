@@ -78,7 +78,7 @@ def shared_losses(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int], un
         }
         return Shared(losses, units, at)
     in_some = len(plan.model_parts) < len(plan.repetitions[0])
-    tested = [plan.parts[part][1] for part in first] if in_some else [units.rows]
+    tested = [plan.parts[part][1] for part in first] if in_some or not first else [units.rows]
     at = np.flatnonzero(np.isin(units.rows, np.concatenate([np.empty(0, dtype=np.intp), *tested])))
     rows = units.rows[at]
     losses = {name: values.mean(axis=0)[at] for name, values in units.losses.items()}
@@ -98,7 +98,7 @@ def model_entries(plan: Plan, cells: Mapping[Key, Cell], shared: Shared, referen
     result = []
     for name in plan.models:
         own = {part: cells[Key(name, part)] for part in plan.repetitions[0] if Key(name, part) in cells}
-        if not own:
+        if not own or not len(shared.rows):  # none of the test parts of models is done
             continue
         entry = replace(entry_of(plan, name, own), kind="model")
         if name in shared.losses:
