@@ -353,6 +353,15 @@ def test_many_rows_are_learned_by_minibatches(monkeypatch):
     assert NeighborRegressor(trees=False).fit(X[:500], y[:500] * 2.0).score(X[500:], y[500:] * 2.0) > 0.3
 
 
+def test_minibatches_end_with_the_time(wine, monkeypatch):
+    steps, drawn_gradient = [], maps.MapFit._drawn_gradient
+    monkeypatch.setattr(maps, "MOST_EXACT", 50)
+    monkeypatch.setattr(maps, "BATCH", 20)
+    monkeypatch.setattr(maps.MapFit, "_drawn_gradient", lambda *args: steps.append(1) or drawn_gradient(*args))
+    NeighborClassifier(trees=False, max_seconds=1e-9).fit(*wine)
+    assert len(steps) == 4  # one for each fold
+
+
 def test_time_and_ctrl_c_keep_the_best_so_far(wine, monkeypatch):
     X, y = wine
     assert NeighborClassifier(max_seconds=1e-9).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.6

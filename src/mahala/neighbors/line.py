@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from mahala.compiled.threads import in_threads, n_threads, product
 from mahala.neighbors.maps import Target
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.limits import out_of_time
 
 # The penalties of softmax regression, from which the loss of rows that were left out chooses, and of ridge regression
 # in shares of the mean variance of a direction, from which generalised cross-validation chooses.
@@ -142,7 +143,7 @@ def left_out_lines(X: RealArray, target: Target, folds: IndexArray) -> list[Line
         for line, rest in zip(lines, rests, strict=True):
             loss += float(target.weights[rest] @ target.losses(line.predict(X[rest], target.n_classes), rest))
         best, best_loss, since = (lines, loss, 0) if loss < best_loss else (best, best_loss, since + 1)
-        if since == 2:
+        if since == 2 or out_of_time():
             break
     return best
 

@@ -149,9 +149,10 @@ class MapFit(NamedTuple):
             decay = 0.5 * (1.0 + np.cos(np.pi * step / MOST_STEPS))
             change = (mean / (1.0 - 0.9**step)) / (np.sqrt(square / (1.0 - 0.99**step)) + 1e-12)
             L = L - np.float32(rate * decay) * change.astype(np.float32)
-            if step % EVALUATE_EVERY == 0:
+            late = out_of_time()
+            if late or step % EVALUATE_EVERY == 0:
                 tick(best.offer(L, self.judge(L)))
-                if best.age >= MINIBATCH_PATIENCE or out_of_time():
+                if late or best.age >= MINIBATCH_PATIENCE:
                     return
 
     def _drawn_gradient(
