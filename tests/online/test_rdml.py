@@ -13,7 +13,7 @@ from mahala import Pairs
 from mahala.compiled.pairs.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
 from mahala.online import RDML
 from mahala.online.rdml import RDMLState
-from mahala.online.state import symmetric
+from mahala.support import limits
 from mahala.support.model_files import ModelFileError
 from reference.lego_rdml import rdml
 from strategies import streams
@@ -95,7 +95,7 @@ def test_a_step_takes_half_of_what_is_above_the_floor():
 
 def test_rounding_does_not_decide_at_the_border(monkeypatch):
     """Rows of few values: distances come back to 1 up to rounding, where a step is a whole λ."""
-    monkeypatch.setattr(symmetric, "FEW_STEPS_WORK", 0)
+    monkeypatch.setattr(limits, "FEW_STEPS_WORK", 0)
     rng = np.random.default_rng(0)
     directions = np.kron(np.eye(4), [[0.6, 0.8], [0.8, -0.6]])
     V = directions[rng.integers(0, 8, size=3000)]

@@ -12,8 +12,9 @@ from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE
 from mahala.online.similarity_learner import SimilarityLearner, length_of
 from mahala.online.state.dense import csr_rows
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
-from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix, are_few
+from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix
 from mahala.support.arrays import FloatArray, Rows, block_size, check_room
+from mahala.support.limits import are_few
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, between
 from mahala.support.states import Array

@@ -1,4 +1,4 @@
-"""Limits of fits: one thread of BLAS, an amount of time, the first Ctrl-C."""
+"""Limits of fits: one thread of BLAS, an amount of time, the first Ctrl-C, work that is too little for a kernel."""
 
 import functools
 import logging
@@ -20,6 +20,12 @@ from mahala.support.signals import uninterrupted
 
 _LOG = logging.getLogger("mahala")
 NOTICE = "compiling kernels, once per installation; `mahala warm-up` does it ahead"
+
+# Up to so much work since a stream began, counted in multiplications, states take their steps in NumPy: it takes less
+# time than to import Numba and to load or compile a kernel.
+FEW_STEPS_WORK = 2**28
+# Multiplications that take as long as the calls of a step.
+CALLS_WORK = 2**16
 
 _lock = threading.Lock()
 # The outermost context of each thread in which BLAS has one thread, and the function that entered it.
@@ -227,3 +233,13 @@ def out_of_time() -> bool:
     """Whether a time limit asks the caller to stop."""
     limit = _in_block.get()
     return limit is not None and limit.reached()
+
+
+def are_few(n_steps: int, work: float) -> bool:
+    """Whether so many steps of so many multiplications are too few for a kernel."""
+    return n_steps <= most_steps(work)
+
+
+def most_steps(work: float) -> int:
+    """Return how many steps of so many multiplications are too few for a kernel."""
+    return int(FEW_STEPS_WORK / (CALLS_WORK + work))

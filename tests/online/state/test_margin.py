@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mahala.compiled.pairs import cholesky
 from mahala.compiled.pairs.psd import RTOL
-from mahala.online.state import symmetric
 from mahala.online.state.margin import MarginRule, MarginState, PairChunk, dual_is_cheaper, sparse_is_cheaper
+from mahala.support import limits
 from reference.online_pairs import RULES, passive_aggressive
 from strategies import streams
 
@@ -23,7 +23,7 @@ def _each_kernel(request):
     """The kernel for few features, for as many the one that keeps an inverse, and NumPy, which takes few steps."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "NumPy":
-            patch.setattr(symmetric, "FEW_STEPS_WORK", 0)
+            patch.setattr(limits, "FEW_STEPS_WORK", 0)
         if request.param == "many features":
             patch.setattr(cholesky, "MOST_FEATURES", 0)
         yield

@@ -16,8 +16,8 @@ from mahala import AROMA, LEGO, PA, POLA
 from mahala.online import RDML
 from mahala.online.lego import LEGOState
 from mahala.online.rdml import RDMLState
-from mahala.online.state import symmetric
 from mahala.online.state.margin import MarginState
+from mahala.support import limits
 from mahala.testing import draw, models_agree, same_model, single_comparisons
 
 LEARNERS = [
@@ -89,7 +89,7 @@ def test_single_steps_among_chunks(learner, labelled, monkeypatch):
     """NumPy takes single steps, and all of a short stream, as kernels do."""
     comparisons = draw(learner, *labelled)
     by_numpy = clone(learner).partial_fit(comparisons)
-    monkeypatch.setattr(symmetric, "FEW_STEPS_WORK", 0)
+    monkeypatch.setattr(limits, "FEW_STEPS_WORK", 0)
     whole, mixed = clone(learner).partial_fit(comparisons), clone(learner)
     singles = list(single_comparisons(comparisons))
     for start in range(0, 150, 15):

@@ -16,7 +16,6 @@ from mahala.compiled.triplets import lazy_dense as kernels
 from mahala.compiled.triplets.rows import CSR
 from mahala.metric.matrices import row_dots
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.online.state.symmetric import most_steps
 from mahala.support.arrays import (
     BoolArray,
     FloatArray,
@@ -29,6 +28,7 @@ from mahala.support.arrays import (
     row_blocks,
     slices,
 )
+from mahala.support.limits import most_steps
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 

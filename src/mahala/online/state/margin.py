@@ -17,9 +17,9 @@ from mahala.metric.kernel_map import KernelMap
 from mahala.metric.kernels import Kernel, check_kernel
 from mahala.metric.matrices import row_dots
 from mahala.metric.steps import Step
-from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix, are_few
+from mahala.online.state.symmetric import AfterAllSteps, SymmetricMatrix
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, Rows, SignArray, check_room
-from mahala.support.limits import one_blas_thread
+from mahala.support.limits import are_few, one_blas_thread
 from mahala.support.model_files import ModelFileError
 from mahala.support.states import Array, Number, Objects, Stateful
 from mahala.support.validation import is_sparse

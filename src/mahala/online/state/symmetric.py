@@ -7,22 +7,6 @@ from scipy.linalg import blas
 
 from mahala.support.arrays import FloatArray
 
-# Up to so much work since a stream began, counted in multiplications, states take their steps in NumPy: it takes less
-# time than to import Numba and to load or compile a kernel.
-FEW_STEPS_WORK = 2**28
-# Multiplications that take as long as the calls of a step.
-CALLS_WORK = 2**16
-
-
-def are_few(n_steps: int, work: float) -> bool:
-    """Whether so many steps of so many multiplications are too few for a kernel."""
-    return n_steps <= most_steps(work)
-
-
-def most_steps(work: float) -> int:
-    """Return how many steps of so many multiplications are too few for a kernel."""
-    return int(FEW_STEPS_WORK / (CALLS_WORK + work))
-
 
 class SymmetricMatrix:
     """A symmetric matrix of which single steps read and write the lower triangle only.
