@@ -215,7 +215,13 @@ def test_every_pattern_that_searches_input_takes_linear_time():
     for package in ("mahala.cli", "mahala.comparisons", "mahala.data", "mahala_search", "mahala.stream"):
         folder = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(folder, f"{package}."):
-            for name, pattern in vars(importlib.import_module(module.name)).items():
+            try:
+                names = vars(importlib.import_module(module.name))
+            except ModuleNotFoundError as error:
+                if error.name not in ("psycopg", "qdrant_client", "faiss"):  # which are optional
+                    raise
+                continue
+            for name, pattern in names.items():
                 if isinstance(pattern, re.Pattern):
                     patterns[pattern] = f"{module.name}.{name}"
     assert len(patterns) > 10
