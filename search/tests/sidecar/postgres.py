@@ -10,8 +10,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import psycopg
-
 
 def initdb() -> Path | None:
     """Return the program that makes databases of a server, best of one with pgvector, or None."""
@@ -55,6 +53,8 @@ class Server:
         raise RuntimeError("Postgres does not start")
 
     def answers(self):
+        import psycopg  # doctest imports this module where it is not installed, too
+
         try:
             psycopg.connect(self.address).close()
         except psycopg.OperationalError:
