@@ -118,23 +118,23 @@ def test_a_search_that_cannot_be_written_goes_on_without_an_id(sidecar, http, mo
     async def locked(space, works):
         raise Unavailable("locked")
 
-    monkeypatch.setattr(sidecar.writer, "submit", locked)
+    monkeypatch.setattr(sidecar.writer, "record", locked)
     (result,) = embedded(http, query())
     assert (result["search_id"], result["token"]) == (None, None)
 
     async def slow(space, works):
         await asyncio.sleep(5.0)
 
-    monkeypatch.setattr(sidecar.writer, "submit", slow)
+    monkeypatch.setattr(sidecar.writer, "record", slow)
     monkeypatch.setattr(search, "WAIT", 0.15)
     started = time.monotonic()
     assert embedded(http, query())[0]["search_id"] is None
     assert time.monotonic() - started < 1.0
 
     async def spooled(space, works):
-        return [None], False
+        return False
 
-    monkeypatch.setattr(sidecar.writer, "submit", spooled)  # a click on another host could come before it
+    monkeypatch.setattr(sidecar.writer, "record", spooled)  # a click on another host could come before it
     assert embedded(http, query())[0]["search_id"] is None
     answer = http.post(f"{BASE}/rerank", json={"query": query(), "candidates": [{"id": "a", "score": 1.0}]})
     assert (answer.status_code, answer.json()["search_id"]) == (200, None)

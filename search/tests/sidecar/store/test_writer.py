@@ -92,6 +92,41 @@ class Locked:
         self.connection.close()
 
 
+def test_a_search_waits_for_no_transaction_and_is_joined(store, space, writer, monkeypatch):
+    write, begun, blocked = store.write, threading.Event(), threading.Event()
+
+    def wait(batch):
+        begun.set()
+        blocked.wait(5.0)
+        return write(batch)
+
+    monkeypatch.setattr(store, "write", wait)
+    search, *rest = page("s", "a")
+
+    async def search_and_click():
+        before = asyncio.create_task(writer.submit(space.id, page("before")))
+        await asyncio.to_thread(begun.wait, 5.0)
+        assert await writer.record(space.id, [search])
+        after = asyncio.create_task(writer.submit(space.id, rest))
+        await asyncio.sleep(0)
+        blocked.set()
+        return await asyncio.gather(before, after)
+
+    assert [is_stored for _, is_stored in asyncio.run(search_and_click())] == [True] * 2
+    assert places(store, space) == [("before", [0.0] * 3), ("s", [1.0, 0.0, 0.0])]
+
+
+def test_a_search_that_other_processes_may_be_asked_about_is_in_the_database(store, space, writer, tmp_path):
+    other = Spool(tmp_path / "spool")  # of a process that serves as well
+    assert asyncio.run(writer.record(space.id, [page("s")[0]]))
+    _, *rest = page("s", "a")
+    (written,) = store.write([(space.id, rest)])
+    assert [one.ignored for one in written] == [None] * 2
+    with Locked(store):
+        assert asyncio.run(writer.record(space.id, [page("t")[0]])) is False
+    other.close()
+
+
 def test_a_locked_store(store, space, writer):
     store.write([(space.id, page("before"))])
     with Locked(store):

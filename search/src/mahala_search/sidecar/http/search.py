@@ -82,11 +82,10 @@ def search_of(current: Current, body: bodies.QueryBody, name: str, **more: Any) 
 
 
 async def written(sidecar: Sidecar, current: Current, works: Sequence[Work]) -> bool:
-    """Return whether works are in the database; whoever searches does not wait longer for that, nor fails by it."""
+    """Return whether a search is on the disk; whoever searches does not wait longer for that, nor fails by it."""
     with contextlib.suppress(Unavailable, Unknown, TimeoutError):
         async with asyncio.timeout(WAIT):
-            _, stored = await asyncio.shield(sidecar.writer.submit(current.space.id, works))
-            return stored
+            return await asyncio.shield(sidecar.writer.record(current.space.id, works))
     return False
 
 

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +103,16 @@ class Database:
         self.engine.dispose()
 
 
-def fetch(connection: Any, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-    """Return the rows of a statement with "?" for each value, as the driver has them.
+def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
+    """Execute a statement with "?" for each value by a cursor of the driver, and return it.
 
     SQLAlchemy takes ten times as long for a statement as SQLite does: what is done for every request goes this way.
     """
+    if connection.dialect.name != "sqlite":
+        statement = statement.replace("?", "%s")
     cursor = connection.connection.cursor()
-    cursor.execute(_of_driver(connection, statement), values)
-    return list(cursor.fetchall())
+    cursor.execute(statement, values)
+    return cursor
 
 
 def rows_with(
@@ -117,7 +120,8 @@ def rows_with(
 ) -> list[Any]:
     """Return columns of the rows of a space whose `key` is one of the values, as the driver has them."""
     of_rows = f'SELECT {", ".join(columns)} FROM {table.name} WHERE space = ? AND "{key}" IN'
-    return [row for part in blocks(values) for row in fetch(connection, f"{of_rows} {marks(part)}", (space_id, *part))]
+    parts = [execute(connection, f"{of_rows} {marks(part)}", (space_id, *part)) for part in blocks(values)]
+    return list(chain.from_iterable(parts))
 
 
 def marks(values: Sequence[Any]) -> str:
@@ -132,29 +136,23 @@ def blocks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
 
 
 def insert_rows(
-    connection: Any, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, missing: bool = False
+    connection: Any,
+    table: sa.Table,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    changing: Sequence[str] = (),
 ) -> None:
-    """Insert rows; with `missing`, only those whose primary keys are not in the table."""
-    names, end = ", ".join(f'"{name}"' for name in columns), " ON CONFLICT DO NOTHING" if missing else ""
-    execute(connection, f"INSERT INTO {table.name} ({names}) VALUES {marks(columns)}{end}", rows)
+    """Insert rows; of those that are in the table already, change the columns that are named, or none.
 
-
-def update_rows(
-    connection: Any, table: sa.Table, columns: Sequence[str], keys: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
-    """Set columns of rows that are found by their keys; a row has the values of the columns, then of the keys."""
-    values, mine = (end.join(f'"{name}" = ?' for name in names) for end, names in ((", ", columns), (" AND ", keys)))
-    execute(connection, f"UPDATE {table.name} SET {values} WHERE {mine}", rows)
-
-
-def execute(connection: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Execute a statement for each of the rows, if there are some."""
-    if rows:
-        connection.connection.cursor().executemany(_of_driver(connection, statement), rows)
-
-
-def _of_driver(connection: Any, statement: str) -> str:
-    return statement if connection.dialect.name == "sqlite" else statement.replace("?", "%s")
+    Many rows are one statement: after each, the driver waits for the interpreter's lock, which others have meanwhile.
+    """
+    keys, names = (", ".join(f'"{name}"' for name in each) for each in (table.primary_key.columns.keys(), columns))
+    change = ", ".join(f'"{name}" = excluded."{name}"' for name in changing)
+    conflict = f"ON CONFLICT ({keys}) DO {f'UPDATE SET {change}' if changing else 'NOTHING'}"
+    for part in blocks(rows):
+        lists = ", ".join([marks(columns)] * len(part))
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {lists} {conflict}"
+        execute(connection, statement, list(chain.from_iterable(part)))
 
 
 def _file_number(path: str) -> tuple[int, int] | None:

@@ -23,7 +23,7 @@ Group = tuple[str, Sequence[Work]]
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
 # Bytes that are replayed in one transaction, or one line: searches wait meanwhile.
-_BLOCK = 2**16
+_BLOCK = 2**18
 
 
 @dataclass
@@ -52,6 +52,7 @@ class Spool:
         self._path, self._file = _new_file(self._folder)
         _synchronise(self._folder)
         self._size = self._done = 0  # bytes of the file, and those that were replayed
+        self._changed, self._others = 0, True  # when the folder was, and whether there are files of others
         self._batch, self._adding, self._writing = _Batch(), threading.Lock(), threading.Lock()
 
     def __len__(self) -> int:
@@ -88,22 +89,31 @@ class Spool:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._size)
 
+    def is_alone(self) -> bool:
+        """Return whether no other process has a file in the folder."""
+        if (changed := os.stat(self._folder).st_mtime_ns) != self._changed:
+            self._changed, self._others = changed, bool({*self._folder.glob("*.jsonl")} - {self._path})
+        return not self._others
+
     def replay(self, write: Callable[[Sequence[Group]], object]) -> None:
-        """Write the next groups, and those of processes that have ended if there are no others.
+        """Write all groups that are there at the time of the call.
 
         If `write` raises an error, the groups remain, and those that it has written come again.
         """
-        if self._size:
+        end = self._size
+        while self._done < end:
             with self._writing, open(self._path, "rb") as file:  # with a buffer: else a line is read byte by byte
                 file.seek(self._done)
-                lines = file.readlines(_BLOCK)
+                lines = file.readlines(min(_BLOCK, end - self._done))
             write([_to_group(line) for line in lines])
             with self._writing:
                 self._done += sum(map(len, lines))
                 if self._done == self._size:
                     self._file.truncate(0)
-                    self._size = self._done = 0
-            return
+                    self._size = self._done = end = 0
+
+    def adopt(self, write: Callable[[Sequence[Group]], object]) -> None:
+        """Write the groups of processes that have ended."""
         for path in sorted({*self._folder.glob("*.jsonl")} - {self._path}):
             with contextlib.suppress(OSError), open(path, "r+b") as file:
                 if _lock(file):

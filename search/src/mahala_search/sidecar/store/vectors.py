@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.records import Settings
-from mahala_search.sidecar.store.database import insert_rows, rows_with, update_rows
+from mahala_search.sidecar.store.database import insert_rows, rows_with
 
 
 def stored(vector: FloatArray, settings: Settings) -> tuple[bytes, float]:
@@ -61,14 +61,12 @@ def add_rows(
         if row["vector"] is not None and not known.get(id)
     }
     names = [name for name in next(iter(rows.values()), {}) if name != "vector"]
-    new = [
-        (space_id, id, 0, *first.get(id, (None, None)), *(row[name] for name in names))
-        for id, row in rows.items()
-        if id not in known
-    ]
-    insert_rows(connection, table, ("space", key, "tries", "vector", "scale", *names), new, missing=True)
-    later = [(*first[id], space_id, id) for id in first if id in known]
-    update_rows(connection, table, ("vector", "scale"), ("space", key), later)
+    columns = ("space", key, "tries", "vector", "scale", *names)
+    for ids, changing in ((rows.keys() - known.keys(), ()), (first.keys() & known.keys(), ("vector", "scale"))):
+        values = [
+            (space_id, id, 0, *first.get(id, (None, None)), *(rows[id][name] for name in names)) for id in sorted(ids)
+        ]
+        insert_rows(connection, table, columns, values, changing)
     return set(first)
 
 

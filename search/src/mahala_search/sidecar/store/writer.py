@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from mahala_search.sidecar.records import Search, Unavailable, Work, Written
+from mahala_search.sidecar.records import Unavailable, Work, Written
 from mahala_search.sidecar.store.spool import Group as SpooledGroup
 from mahala_search.sidecar.store.spool import Spool
 from mahala_search.sidecar.store.store import Store
 
 log = logging.getLogger("mahala_search")
 
-# Works that one transaction takes, and works in the queue beyond which more go to the spool.
-MOST, WAITING = 200, 5_000
+# Works that one transaction takes, works in the queue and bytes in the spool beyond which more go to the spool.
+MOST, WAITING, BEHIND = 200, 5_000, 2**20
 # Seconds of a transaction after which the works that wait for it go to the spool.
 _PATIENCE = 0.15
 # Seconds between two looks whether the database can be written, and after which it counts as one that cannot.
@@ -35,21 +35,21 @@ class _Group(NamedTuple):
 
 
 class Writer:
-    """Writes works in the order of the calls, but searches and all else by turns, many groups in one transaction.
+    """Writes works in the order of the calls, many groups in one transaction.
 
-    While the database is locked, full, deleted or slow, works go to a spool on the disk. They are written from there
-    once that is possible, before all that comes later. A work that was written twice counts once.
+    While the database is locked, full, deleted or slow, works go to a spool on the disk, as searches always do where
+    no other process uses the folder. They are written from there once that is possible, before all that comes later.
+    A work that was written twice counts once.
 
     Parameters
     ----------
     store : where it writes
-    folder : of the spool
+    folder : of the spools of all processes of this host that write there
     """
 
     def __init__(self, store: Store, folder: str | os.PathLike[str]) -> None:
         self._store, self._spool = store, Spool(folder)
-        self._queues: tuple[deque[_Group], deque[_Group]] = deque(), deque()  # of searches, and of all others
-        self._takes_searches = False  # in the last transaction
+        self._queue = deque[_Group]()
         self._n_waiting = 0
         self._condition = threading.Condition()
         self._is_open = True
@@ -72,50 +72,68 @@ class Writer:
         """Return how many works wait in memory, and bytes on the disk."""
         return {"queued": self._n_waiting, "spooled": len(self._spool)}
 
+    async def record(self, space_id: str, works: Sequence[Work]) -> bool:
+        """Keep searches; return whether all that comes later finds them, here or in another process.
+
+        Nothing that comes to this process is written before what is in its spool, so that a search need not wait for
+        the transaction that is under way. Other processes find it in the database.
+        """
+        if self.problem is not None or not self._store.database.is_sqlite or not self._spool.is_alone():
+            return (await self._submit(space_id, works, first=True))[1]
+        await self._append(space_id, works)
+        with self._condition:
+            self._condition.notify()
+        return True
+
     async def submit(self, space_id: str, works: Sequence[Work]) -> tuple[list[Written], bool]:
         """Return what became of each work, and True, once that is durable in the database.
 
         If the database cannot be written, or a transaction takes long, return False, once the works are durable in the
         spool. Unavailable is raised if they are not written anywhere.
         """
-        # What comes later than something in the spool is written later, but for searches, whose answers wait for it.
-        is_in_turn = _is_search(works) or not len(self._spool)
-        if is_in_turn and self.problem is None and self._n_waiting + len(works) <= WAITING:
-            future = self._put(_Group(space_id, works, asyncio.get_running_loop().create_future()))
+        return await self._submit(space_id, works, first=False)
+
+    async def _submit(self, space_id: str, works: Sequence[Work], *, first: bool) -> tuple[list[Written], bool]:
+        is_in_turn = len(self._spool) <= BEHIND and self._n_waiting + len(works) <= WAITING
+        if is_in_turn and self.problem is None:
+            future = self._put(_Group(space_id, works, asyncio.get_running_loop().create_future()), first)
             with contextlib.suppress(Unavailable):
                 while not (await asyncio.wait([future], timeout=_PATIENCE / 3.0))[0] and not self._is_slow():
                     pass  # it is its turn soon: others are written meanwhile
                 if future.done() or not future.cancel():
                     return future.result(), True
+        await self._append(space_id, works)
+        return [Written(True)] * len(works), False
+
+    async def _append(self, space_id: str, works: Sequence[Work]) -> None:
         if not self._is_open:
             raise Unavailable("the sidecar is stopping: nothing was written")
         await asyncio.get_running_loop().run_in_executor(self._spooling, self._spool.append, space_id, works)
-        return [Written(True)] * len(works), False
 
     def _is_slow(self) -> bool:
         """Return whether the transaction that is under way takes long."""
         return bool(busy := self._busy) and time.monotonic() - busy > _PATIENCE
 
-    def _put(self, group: _Group) -> asyncio.Future[Any]:
+    def _put(self, group: _Group, first: bool) -> asyncio.Future[Any]:
         with self._condition:
             if not self._is_open:
                 raise Unavailable("the sidecar is stopping: nothing was written")
-            self._queues[0 if _is_search(group.works) else 1].append(group)
+            (self._queue.appendleft if first else self._queue.append)(group)
             self._n_waiting += len(group.works)
             self._condition.notify()
         return group.future
 
     def _run(self) -> None:
-        while self._is_open or any(self._queues):
+        while self._is_open or self._queue:
             with self._condition:
-                if not any(self._queues) and self._is_open and not len(self._spool):
+                if not self._queue and self._is_open and not len(self._spool):
                     self._condition.wait(_PROBE)
                 groups = self._taken()
             self._busy = time.monotonic()
             results: Sequence[Any]
             try:
-                if not self._takes_searches:  # whose answers wait for it
-                    self._replay()
+                # The spool may have grown since: what groups refer to is in the part that was there.
+                self._replay()
                 results = self._write([(group.space_id, group.works) for group in groups])
                 if not groups:
                     self._store.database.check(by_writing=self._problem is not None)
@@ -129,12 +147,10 @@ class Writer:
             _settle(groups, results)
 
     def _taken(self) -> list[_Group]:
-        """Take the groups of the next transaction from one of the queues; those that were cancelled are spooled."""
-        searches, others = self._queues
-        self._takes_searches = bool(searches) and not (self._takes_searches and (others or len(self._spool)))
-        queue, groups, n = searches if self._takes_searches else others, list[_Group](), 0
-        while queue and n < MOST:
-            group = queue.popleft()
+        """Take the groups of the next transaction; those that were cancelled are spooled."""
+        groups, n = list[_Group](), 0
+        while self._queue and n < MOST:
+            group = self._queue.popleft()
             self._n_waiting -= len(group.works)
             if not group.future.cancelled():
                 groups.append(group)
@@ -155,9 +171,10 @@ class Writer:
             return [result for group in groups for result in self._write([group])]
 
     def _replay(self) -> None:
-        now = time.monotonic()
-        if len(self._spool) or now >= self._adoption:
-            self._spool.replay(self._write)
+        """Write what is in the spool, and now and then what processes that have ended left."""
+        self._spool.replay(self._write)
+        if (now := time.monotonic()) >= self._adoption:
+            self._spool.adopt(self._write)
             self._adoption = now + _ADOPTION
 
     def _say(self, problem: str | None) -> None:
@@ -175,10 +192,6 @@ class Writer:
         self._thread.join()
         self._spooling.shutdown()
         self._spool.close()
-
-
-def _is_search(works: Sequence[Work]) -> bool:
-    return all(isinstance(work, Search) for work in works)
 
 
 def _settle(groups: Sequence[_Group], results: Sequence[Any]) -> None:

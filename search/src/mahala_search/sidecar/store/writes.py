@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.records import Reaction, Search, Settings, Shown, Unknown, Work, Written
 from mahala_search.sidecar.store import tables
-from mahala_search.sidecar.store.database import blocks, execute, fetch, insert_rows, marks, rows_with, update_rows
+from mahala_search.sidecar.store.database import blocks, execute, insert_rows, marks, rows_with
 from mahala_search.sidecar.store.tables import encode_json
 from mahala_search.sidecar.store.vectors import add_rows, with_vector
 
@@ -27,7 +27,7 @@ OLD = "it is older than the retention of the space"
 # The kind of a reaction which says only that an item was seen.
 SEEN = "impression"
 # Columns of a page: those of its search, those of what was shown, and those that change later.
-_OF_SEARCH = ("query", "user", "at", "arm", "version")
+_OF_SEARCH = ("id", "query", "user", "at", "arm", "version")
 _OF_SHOWN = ("ids", "teams", "signals")
 _CHANGING = ("seen", "positions", "reactions", "logged", "waits")
 _READ = ("id", "query", '"user"', "at", "ids", "seen", "positions", "reactions", "logged", "waits")
@@ -54,7 +54,6 @@ class _Page:
     version: int = 0
     teams: str | None = None
     signals: Any = None
-    is_new: bool = False
     is_shown: bool = False  # in this transaction
     counts_more: bool = False  # items may count that did not before
     before: dict[str, float] = field(default_factory=dict)  # of items whose reactions changed, the strength before
@@ -136,11 +135,12 @@ class SpaceWriter:
 
     def __init__(self, connection: Any, space_id: str) -> None:
         lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
-        rows = fetch(connection, f"SELECT n_logged, settings FROM search_spaces WHERE id = ?{lock}", (space_id,))
-        if not rows:
+        select = f"SELECT n_logged, settings FROM search_spaces WHERE id = ?{lock}"
+        row = execute(connection, select, (space_id,)).fetchone()
+        if row is None:
             raise Unknown(GONE)
-        self._connection, self._id, self._n_logged = connection, space_id, int(rows[0][0])
-        self._settings = Settings.of(from_json(rows[0][1]))
+        self._connection, self._id, self._n_logged = connection, space_id, int(row[0])
+        self._settings = Settings.of(from_json(row[1]))
         self._pages: dict[str, _Page] = {}
         self._queries: dict[str, dict[str, Any]] = {}  # new rows
         self._items: dict[str, dict[str, Any]] = {}
@@ -212,7 +212,7 @@ class SpaceWriter:
         """Write pages of the space whose successor this is, as ones that no report counts."""
         for row in rows:
             names = ("id", "query", "user", "at", "ids", "seen", "positions", "reactions", "signals")
-            page = _Page(**{name: getattr(row, name) for name in names}, is_new=True, is_shown=True, counts_more=True)
+            page = _Page(**{name: getattr(row, name) for name in names}, is_shown=True, counts_more=True)
             self._pages[page.id] = page
             text = texts.get(page.query) if self._settings.texts else None
             self._queries[page.query] = {"at": page.at, "text": text, "vector": None}
@@ -248,9 +248,8 @@ class SpaceWriter:
         if (reason := self._refusal(search.user, search.at)) is not None:
             return Written(False, ignored=reason)
         query = search.query
-        self._pages[search.id] = _Page(
-            search.id, query.key, search.user, search.at, arm=search.arm, version=search.version, is_new=True
-        )
+        known = query.key, search.user, search.at
+        self._pages[search.id] = _Page(search.id, *known, arm=search.arm, version=search.version)
         row = self._queries.setdefault(query.key, {"at": search.at, "text": None, "vector": None})
         row["vector"] = query.vector if row["vector"] is None else row["vector"]
         if self._settings.texts and row["text"] is None:
@@ -314,7 +313,7 @@ class SpaceWriter:
         result = set[str]()
         for part in blocks(sorted(ids)):
             delete = f"DELETE FROM search_waits WHERE space = ? AND of_query = ? AND id IN {marks(part)} RETURNING page"
-            result.update(page for (page,) in fetch(self._connection, delete, (self._id, of_query, *part)))
+            result.update(page for (page,) in execute(self._connection, delete, (self._id, of_query, *part)))
         return result
 
     def _check(self, pages: Sequence[_Page]) -> set[str]:
@@ -331,33 +330,29 @@ class SpaceWriter:
             page.waits = len(lacking)
             page.logged = page.strengths() if page.waits and page.logged else page.logged
             rows += [(self._id, page.id, kind, id) for kind, id in lacking]
-        insert_rows(connection, tables.waits, ("space", "page", "of_query", "id"), rows, missing=True)
+        insert_rows(connection, tables.waits, ("space", "page", "of_query", "id"), rows)
         return {id for id in ids if not items.get(id)}
 
     def _write_pages(self) -> None:
-        pages, table, keys = self._pages.values(), tables.pages, ("space", "id")
-        columns: tuple[str, ...] = _OF_SEARCH + _OF_SHOWN + _CHANGING
-        new = [(self._id, page.id, *page.row(columns)) for page in pages if page.is_new]
-        insert_rows(self._connection, table, keys + columns, new)
-        for is_shown, columns in ((False, _CHANGING), (True, _CHANGING + _OF_SHOWN)):
-            changed = [page for page in pages if not page.is_new and page.is_shown == is_shown]
-            update_rows(
-                self._connection, table, columns, keys, [(*page.row(columns), self._id, page.id) for page in changed]
-            )
+        for is_shown in (False, True):
+            changing = _CHANGING + _OF_SHOWN * is_shown
+            columns = ("space", *_OF_SEARCH, *changing)
+            rows = [(self._id, *page.row(columns[1:])) for page in self._pages.values() if page.is_shown == is_shown]
+            insert_rows(self._connection, tables.pages, columns, rows, changing)
 
     def _write_log(self, entries: Sequence[tuple[Any, ...]]) -> None:
         if entries:
             rows = [(self._id, place, *entry) for place, entry in enumerate(entries, self._n_logged + 1)]
             insert_rows(self._connection, tables.log, _LOG, rows)
-            n = self._n_logged + len(rows)
-            update_rows(self._connection, tables.spaces, ("n_logged",), ("id",), [(n, self._id)])
+            n_logged = "UPDATE search_spaces SET n_logged = n_logged + ? WHERE id = ?"
+            execute(self._connection, n_logged, (len(rows), self._id))
 
 
 def count(connection: Any, space_id: str, numbers: dict[str, int]) -> None:
     """Add to the counts of a space by their reasons."""
     add = "INSERT INTO search_counts (space, reason, n) VALUES (?, ?, ?) ON CONFLICT (space, reason)"
     for reason, n in sorted(numbers.items()):
-        execute(connection, f"{add} DO UPDATE SET n = search_counts.n + excluded.n", [(space_id, reason, n)])
+        execute(connection, f"{add} DO UPDATE SET n = search_counts.n + excluded.n", (space_id, reason, n))
 
 
 def delete_unused_queries(connection: Any, space_id: str, keys: Sequence[str]) -> None:
