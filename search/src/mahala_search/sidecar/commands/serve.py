@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -136,9 +137,15 @@ def _serve(database: str, settings: ServerSettings, bound: socket.socket) -> Non
 
 
 def _spool(database: str) -> Path:
-    """Return the folder for what cannot be written to a database at the moment."""
-    folder = Path(DATABASE).parent if database.startswith(("postgresql://", "postgres://")) else Path(database).parent
-    return folder / "spool"
+    """Return the folder for what cannot be written to this database at the moment: another one has its own.
+
+    >>> _spool("data/films.db").as_posix(), _spool("postgresql://me:secret@db.example/films?sslmode=require").name
+    ('data/spool-films.db', 'spool-db.example-films')
+    """
+    if not database.startswith(("postgresql://", "postgres://")):
+        return Path(database).parent / f"spool-{Path(database).name}"
+    place = re.split("@|//", database)[-1].partition("?")[0]
+    return Path(DATABASE).parent / f"spool-{re.sub('[^a-zA-Z0-9.]+', '-', place)}"
 
 
 app.info.help = start.__doc__
