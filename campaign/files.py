@@ -154,7 +154,7 @@ def _add_tables(X: Any, y: Any) -> None:
         ("q.tsv.gz", gzip.compress(qrels.encode())),
     ):
         _FILES.append(File(name, data, partial(_use_qrels, X)))
-    for kind in ("pair", "triplet", "impression"):
+    for kind in ("pair", "triplet"):
         for name, pack in (("lines.jsonl", bytes), ("lines.jsonl.gz", gzip.compress)):
             _FILES.append(File(name, pack(b"".join(_lines(kind))), partial(_use_lines, kind)))
     _FILES.append(File("t.parquet", _parquet({"f0": X[:, 0], "f1": X[:, 1], "y": y}), partial(_use_table, "y")))
@@ -202,8 +202,6 @@ def _lines(kind: str) -> list[bytes]:
         line = {"x": a, "x2": b, "similar": at % 2 == 0}
         if kind == "triplet":
             line = {"query": a, "positive": b, "negative": c}
-        elif kind == "impression":
-            line = {"query": a, "shown": [b, c], "clicked": [at % 2 == 0, False], "query_id": at % 4}
         lines.append(json.dumps(line | {"id": at}).encode() + b"\n")
     return lines
 
@@ -258,11 +256,7 @@ def _use_qrels(X: Any, path: Path) -> None:
 
 
 def _use_lines(kind: str, path: Path) -> None:
-    learner = {
-        "pair": mahala.PA(record=False),
-        "triplet": mahala.OASIS(record=False),
-        "impression": mahala_search.QueryAdapter(),
-    }[kind]
+    learner = {"pair": mahala.PA(record=False), "triplet": mahala.OASIS(record=False)}[kind]
     stream = Stream(path.with_name("model"), learner)
     with open_input(path) as file:
         list(stream.learn(read_lines(file)))

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 import mahala
 from mahala.cli.group import BROKEN_PIPE, forget_output, with_options
-from mahala.cli.parts.models import configured, learner_named
+from mahala.cli.parts.models import learner_named
 from mahala.cli.parts.options import Settings
 from mahala.cli.parts.output import STDOUT, say
 from mahala.cli.parts.tables import open_input, read_items
@@ -33,7 +33,7 @@ INVALID, MALFORMED = 2, 3
 
 def stream(
     model: Annotated[Path, typer.Option(help="Model file to continue with, or to create.")],
-    learner: Annotated[str | None, typer.Option(help="Online learner of a new model: PA, OASIS, adapter, ...")] = None,
+    learner: Annotated[str | None, typer.Option(help="Online learner of a new model: PA, OASIS, ...")] = None,
     settings: Settings = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of lines, also .gz; default: stdin.")] = None,
     items: Annotated[Path | None, typer.Option(help="File of vectors, such as .npy, that points refer to.")] = None,
@@ -49,16 +49,13 @@ def stream(
     """Learn from comparisons in JSON Lines, and print the prediction for each line before learning from it.
 
     A line is a pair, `{"x": [0.1, 2], "x2": [0, 1.5], "similar": true}`, or a triplet,
-    `{"query": [1, 2], "positive": [1, 3], "negative": [5, 0]}`, or with --learner adapter an impression,
-    `{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}`. A point is a list of
-    numbers, an object `{"17": 0.5}` of its non-zero features, or (with --items) the number of a row. Other keys are
-    copied to the output.
+    `{"query": [1, 2], "positive": [1, 3], "negative": [5, 0]}`. A point is a list of numbers, an object `{"17": 0.5}`
+    of its non-zero features, or (with --items) the number of a row. Other keys are copied to the output.
 
     The output is `{"line": 1, "similar": true, "predicted": false, "margin": -0.2}` for a pair and
-    `{"line": 1, "right": true, "margin": 0.7}` for a triplet, and for an impression
-    `{"line": 1, "right": 0.8, "trust": {"new": 0.2, "known": 0.4}}`, with the share of its pairs in the right order.
-    The sign of the margin is the prediction: the margin is threshold minus squared distance (not available for LEGO),
-    or the similarity of the positive minus that of the negative.
+    `{"line": 1, "right": true, "margin": 0.7}` for a triplet. The sign of the margin is the prediction: the margin is
+    threshold minus squared distance (not available for LEGO), or the similarity of the positive minus that of the
+    negative.
 
     The model file also stores the position in the input. If the same command is run again, it resumes where it stopped,
     even after kill -9, and ends with the same model; from a growing log it learns only the new lines. Lines after
@@ -223,11 +220,6 @@ class _Input:
 
 def _beginner(name: str, settings: list[str], seed: int) -> Any:
     """Return a new learner, which keeps no history unless --set asks for it: it would grow with the stream."""
-    from mahala.saved_estimator import kind_named
-
-    adapter = kind_named("QueryAdapter") if name.lower() in ("adapter", "queryadapter") else None
-    if adapter is not None:
-        return configured(adapter(), settings, seed)
     learner = learner_named(name, settings, seed)
     if "record" in learner.get_params(deep=False) and not any(setting.startswith("record") for setting in settings):
         learner.set_params(record=False)

@@ -110,11 +110,6 @@ class LineReader(ABC, Generic[Comparison]):
             row[slice(None) if point.columns is None else point.columns] = point.values
         return rows
 
-    @staticmethod
-    def shown(value: object) -> str:
-        """Return a value as a message shows it."""
-        return _abbreviated(value)
-
     def two_points(self, entries: Entries, names: tuple[str, ...], width: int | None) -> list[Point]:
         """Return the points under two names, which must have the same width."""
         points = [self.point(entries[name], name, width) for name in names]

@@ -48,9 +48,7 @@ from mahala.support.locking import all_or_nothing as all_or_nothing  # an object
 from mahala.support.signals import uninterrupted as uninterrupted  # a block that Ctrl-C waits for
 from mahala.support.limits import one_blas_thread as one_blas_thread  # a block of products of small matrices
 
-# Files and lines
+# Files
 from mahala.data.columns.frames import text_file as text_file  # a file of text, also .gz
-from mahala.comparisons.json_lines import LineReader as LineReader  # of `mahala stream`, for other lines
-from mahala.comparisons.json_lines import LineError as LineError  # a line that cannot be learned from
 
 __all__: list[str]

@@ -49,9 +49,7 @@ class Stream:
     path : str or path
         Model file, which holds the learner and the position in its input; written by `save`.
     learner : online learner or None, default=None
-        Learner to start with if there is no model file. Otherwise it must equal the saved one, or be None. An estimator
-        that learns from lines of another kind has `line_reader`, a `LineReader`, and `learn_line`, which learns from
-        what that reads and returns whether it was predicted correctly, and what to print.
+        Learner to start with if there is no model file. Otherwise it must equal the saved one, or be None.
     items : array, memory map or CSR matrix, default=None
         Rows to which points may refer by number. To later runs, give the same rows; more may be appended.
     n_features : int or None, default=None
@@ -104,11 +102,10 @@ class Stream:
         self.seconds = seconds
         self.learner, self._saved, self._has_items = open_checkpoint(self.path, learner)
         self._has_items |= items is not None
-        self._is_of_others = hasattr(self.learner, "learn_line")
-        if not isinstance(self.learner, OnlineLearner) and not self._is_of_others:
+        if not isinstance(self.learner, OnlineLearner):
             raise TypeError(
                 f"{type(self.learner).__name__} does not learn from one comparison at a time; give an online learner, "
-                "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
+                "such as PA for pairs or OASIS for triplets"
             )
         self._saved_steps = self._n_steps()
         self._saved_line = 0  # line of the last save in this input
@@ -117,9 +114,8 @@ class Stream:
         self._is_known = False  # whether the saved position is one in this input
         self.skipped = 0
         """Number of lines at the start of the input that had been learned from before."""
-        reader = PairReader if isinstance(self.learner, PairLearner) else TripletReader
-        kind: type[LineReader[Any]] = self.learner.line_reader if self._is_of_others else reader
-        self._reader = kind(
+        reader: type[LineReader[Any]] = PairReader if isinstance(self.learner, PairLearner) else TripletReader
+        self._reader = reader(
             self._widths() if hasattr(self.learner, "n_features_in_") else (n_features, n_features),
             names=list(getattr(self.learner, "feature_names_in_", ())),
             items=items,
@@ -193,9 +189,6 @@ class Stream:
     def _step(self, comparison: Any) -> tuple[bool, dict[str, Any]]:
         """Learn from one comparison; return whether it had been predicted correctly, and what to print."""
         learner = self.learner
-        if self._is_of_others:
-            answer: tuple[bool, dict[str, Any]] = learner.learn_line(comparison)
-            return answer
         learner.partial_fit(comparison)
         y, p, predicted = learner._last_step
         is_pair, right = isinstance(comparison, Pairs), predicted == y
@@ -207,7 +200,7 @@ class Stream:
         return right, result
 
     def _n_steps(self) -> int:
-        return getattr(self.learner, "n_steps_", getattr(self.learner, "n_impressions_", 0))
+        return getattr(self.learner, "n_steps_", 0)
 
     def _widths(self) -> tuple[int, int]:
         n_features = self.learner.n_features_in_

@@ -19,6 +19,7 @@ from mahala.extend import (
     Seed,
     Share,
     all_or_nothing,
+    as_floats,
     check_params,
     check_rows,
     check_seed,
@@ -39,7 +40,6 @@ from mahala_search.adapter.trust.pairs import page_losses, page_pairs
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import Signals, check_signals
 from mahala_search.arrays import Arrays, FloatArray
-from mahala_search.events.impressions import Impression, ImpressionReader, check_reactions
 from mahala_search.quality.gains import RunningGain
 from mahala_search.quality.judgments import Judgments
 
@@ -218,7 +218,7 @@ class QueryAdapter(AdapterRanking):
             raise ValueError("shown must have at least one item, got none")
         rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")
-        values = check_reactions(clicked, rows.shape[0])
+        values = _check_reactions(clicked, rows.shape[0])
         numbers = None if signals is None else check_signals(signals, rows.shape[0])
         check_params(self)
         keys = item_keys(item_ids, rows)
@@ -240,15 +240,6 @@ class QueryAdapter(AdapterRanking):
                 self._signals.check_room(page.signals)
             self._has_ids = int(self._has_ids or has_ids)
             return self._learn(page)
-
-    line_reader: ClassVar = ImpressionReader  # of `mahala.stream.Stream`
-
-    def learn_line(self, impression: Impression) -> tuple[bool, dict[str, object]]:
-        """Learn from an impression of a stream; return whether half its pairs were in order, and what to print."""
-        query, shown, clicked, query_id, user = impression
-        share = self.learn_one(query, shown, clicked, query_id=query_id, user=user)
-        # An impression without pairs has none in the wrong order.
-        return share is None or share >= 0.5, {"right": share, "trust": self.trust_}
 
     def _learn(self, page: Page) -> float | None:
         x, items, pairs = page.query, page.items, page_pairs(page.values)
@@ -366,3 +357,16 @@ class QueryAdapter(AdapterRanking):
         except ValueError as error:
             raise ModelFileError(f"header entry 'judged' is damaged ({error})") from None
         super()._set_state(header, arrays)
+
+
+def _check_reactions(clicked: Any, n_shown: int) -> FloatArray:
+    """Return one finite number per result shown."""
+    if n_shown == 0:
+        raise ValueError("shown must have at least one item, got none")
+    values = as_floats(clicked, "clicked")
+    if values.shape != (n_shown,):
+        wanted = f"one entry for each of the {n_shown} items shown"
+        raise ValueError(f"clicked must have {wanted}, got shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError("clicked contains NaN or infinity; every reaction must be a finite number")
+    return values

@@ -32,8 +32,7 @@ def adapt(
 
     Cross-validation over the queries decides how much of the learned map is used, if any, and measures what it gains.
 
-    The adapter continues to learn from clicks with `mahala stream --model FILE`. `search` and `evaluate` take it as a
-    model.
+    `search` and `evaluate` take the adapter as a model; `mahala.load` reads it, and its `learn_one` learns from clicks.
 
     Examples:
 
