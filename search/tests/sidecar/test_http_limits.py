@@ -1,9 +1,8 @@
-"""What the HTTP interface refuses, how it says so, and what it does under load and with slow clients."""
+"""What the HTTP interface refuses, how it says so, and what it does under load."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import logging
@@ -15,7 +14,6 @@ import time
 
 import pytest
 
-from mahala_search.sidecar.http import middleware, protocol, server
 from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.records import Unavailable, Written
 
@@ -141,42 +139,6 @@ def connect(address, data=b""):
     connection = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=5.0)
     connection.sendall(data)
     return connection
-
-
-def read(connection):
-    """Return what comes until the server closes the connection."""
-    with connection:
-        return b"".join(iter(lambda: connection.recv(65_536), b""))
-
-
-def test_slow_headers_and_bodies_are_cut(sidecar, monkeypatch):
-    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
-    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.3)
-    with running(sidecar) as address:
-        half, body = connect(address, HEAD), connect(address, HEAD + b"Content-Length: 100\r\n\r\n{")
-        drops = connect(address, HEAD)
-        started = time.monotonic()
-        with contextlib.suppress(ConnectionError):  # a byte now and then does not help
-            while time.monotonic() < started + 2.0:
-                drops.sendall(b"X")
-                time.sleep(0.05)
-        assert time.monotonic() < started + 1.5
-        drops.close()
-        assert read(half) == b""
-        assert b" 408 " in read(body)
-        with contextlib.suppress(ConnectionError):  # or a reset
-            assert read(connect(address, HEAD + b"X-A: " + b"a" * 70_000)) == b""
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux closes such connections")
-def test_a_client_that_reads_nothing_does_not_keep_its_answer_in_memory(monkeypatch):
-    monkeypatch.setattr(server, "UNREAD", 300)
-    with server.bind("127.0.0.1", 0) as bound:
-        address = f":{bound.getsockname()[1]}"
-        with connect(address), bound.accept()[0] as answering:
-            answering.settimeout(10.0)
-            with pytest.raises(TimeoutError, match="Connection timed out"):  # by the system
-                answering.sendall(bytes(2**26))
 
 
 def test_an_aborted_upload_is_one_line_of_the_log(sidecar, caplog):

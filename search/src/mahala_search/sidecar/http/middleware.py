@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
@@ -24,8 +23,8 @@ HEADERS = {
     b"cache-control": b"no-store",
     b"content-security-policy": _POLICY,
 }
-# A body must come within so many seconds, and one more for each so many bytes of it; bytes of all bodies in memory.
-BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
+# Bytes of all bodies in memory.
+BODY_BYTES = 256 * 2**20
 # Answered at any load: they use neither the database nor a thread.
 ALWAYS = ("/health", "/ready")
 # A router would take "films" and a line break for "films".
@@ -106,20 +105,15 @@ class BoundedRequests:
             self._n_bytes -= len(body)
 
     async def _read(self, scope: Any, receive: Any, body: bytearray) -> None:
-        """Read the whole body; raise Refused if it is too large or too slow, if it ends early or there is no memory."""
+        """Read the whole body; raise Refused if it is too large, if it ends early or there is no memory."""
         stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
-        until, complete = asyncio.get_running_loop().time() + BODY_SECONDS, False
+        complete = False
         if not stated.isdecimal() or int(stated) > self.largest:
             raise self._too_large()
         while not complete:
             if self._n_bytes > BODY_BYTES:
                 raise _overloaded("the bodies of other requests take all memory")
-            try:
-                async with asyncio.timeout_at(until + len(body) / BODY_RATE):
-                    message = await receive()
-            except TimeoutError:
-                detail = f"a body must come within {BODY_SECONDS:g} s and one more for each {BODY_RATE:,} bytes"
-                raise Refused(problem(408, detail, {"Connection": "close"})) from None
+            message = await receive()
             if message["type"] == "http.disconnect":
                 gone = "%s %.80r: the client has gone after %d bytes of the body"
                 log.warning(gone, scope["method"], scope["path"], len(body))

@@ -17,8 +17,6 @@ from typing import Any
 import uvicorn
 from threadpoolctl import threadpool_limits
 
-from mahala_search.sidecar.http.protocol import TimedProtocol
-
 log = logging.getLogger("mahala_search")
 
 # Seconds before a process that has ended is started again.
@@ -29,8 +27,6 @@ _STARTING = 20.0
 _STOPPING = 10
 # Connections that are accepted in one turn of the event loop at most, and that wait for it.
 _ACCEPTED = 256
-# Milliseconds after which a connection is closed whose client takes nothing of what was sent, which is held in memory.
-UNREAD = 60_000
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -43,8 +39,6 @@ def bind(host: str, port: int) -> socket.socket:
         raise OSError(f"{host}:{port} cannot be bound: {reason}; give another --port") from None
     # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
     return bound
 
 
@@ -54,7 +48,7 @@ def configuration(app: Any) -> uvicorn.Config:
     times: dict[str, Any] = {"timeout_keep_alive": 60, "timeout_graceful_shutdown": _STOPPING}
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
     # uvloop accepts one connection in a turn of its loop: in a flood, clients and /health would wait for seconds.
-    return uvicorn.Config(app, http=TimedProtocol, loop="asyncio", backlog=_ACCEPTED, **times | quiet)
+    return uvicorn.Config(app, loop="asyncio", backlog=_ACCEPTED, **times | quiet)
 
 
 def run(app: Any, bound: socket.socket) -> None:
