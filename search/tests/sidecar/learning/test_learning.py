@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import replace
 
@@ -240,17 +239,6 @@ def test_pages_are_copied_to_the_successor_and_learned_there_once_it_has_their_v
             f"SELECT DISTINCT arm FROM search_pages WHERE space = '{successor.id}'"
         ).fetchall()
     assert arms == [(None,)]  # no report counts them
-
-
-def test_while_entries_come_in_it_rests_as_long_as_it_has_learned(store, space, checkpoints, monkeypatch):
-    clock = itertools.count(0.0, 10.0)  # each step takes ten seconds of a core
-    monkeypatch.setattr(module.time, "process_time", lambda: next(clock))
-    learning = Learning(store, checkpoints)
-    for seed, learned_to in ((0, 2), (1, 4), (2, 4)):
-        fill(store, space, 2, seed)
-        pause = learning.step()
-        assert learning._learned[space.id].current.place == learned_to
-    assert 9.0 < pause <= 10.0
 
 
 def test_the_process_starts_once_there_is_something_to_learn_and_again_when_it_is_killed(tmp_path, capfd):

@@ -122,16 +122,10 @@ class Learning:
         self.fence: int | None = None  # of the lease, while this process has it
         self.problems: dict[str, str] = {}
         self._renewal = self._copying = 0.0  # when the lease is renewed, and pages are copied
-        self._n_logged, self._rest = 0, 0.0  # entries at the last look, and until when nothing is learned
         self._learned: dict[str, _Learned] = {}  # by the id of the space
 
     def step(self) -> float:
-        """Learn for a moment; return for how many seconds there is nothing to do. Without the lease, do nothing.
-
-        While events come in, it rests after each step for as long as that took of a core: the processes that serve
-        need it now, and what is left is learned later.
-        """
-        started = time.process_time()
+        """Learn for a moment; return for how many seconds there is nothing to do. Without the lease, do nothing."""
         if time.monotonic() >= self._renewal:
             before, self.fence = self.fence, self._checkpoints.take_lease()
             self._renewal = time.monotonic() + self._checkpoints.seconds / 3.0
@@ -139,18 +133,12 @@ class Learning:
                 self._learned.clear()  # another process may have learned since
         if self.fence is None:
             return IDLE
-        if (rest := self._rest - time.monotonic()) > 0.0:
-            return min(rest, self._checkpoints.seconds / 3.0)
         spaces = self._store.spaces()
         ids = {space.id for space in spaces.values()}
         self._learned = {id: learned for id, learned in self._learned.items() if id in ids}
         self.problems = {name: problem for name, problem in self.problems.items() if name in spaces}
         pause = min((self._step(space, self.fence) for space in spaces.values()), default=IDLE)
-        pause = 0.0 if self._copy(spaces) else pause
-        n_before, self._n_logged = self._n_logged, sum(space.n_logged for space in spaces.values())
-        if self._n_logged > n_before > 0:
-            self._rest = time.monotonic() + time.process_time() - started
-        return pause
+        return 0.0 if self._copy(spaces) else pause
 
     def _step(self, space: Space, fence: int) -> float:
         try:
