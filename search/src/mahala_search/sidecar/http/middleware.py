@@ -7,6 +7,8 @@ import re
 import time
 from typing import Any
 
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from mahala_search.sidecar.http.problems import problem
@@ -23,32 +25,21 @@ HEADERS = {
     b"cache-control": b"no-store",
     b"content-security-policy": _POLICY,
 }
-# Bytes of all bodies in memory.
-BODY_BYTES = 256 * 2**20
 # Answered at any load: they use neither the database nor a thread.
 ALWAYS = ("/health", "/ready")
 # A router would take "films" and a line break for "films".
 _CONTROLS = re.compile("[\x00-\x1f\x7f]")
 
 
-class Refused(Exception):
-    """The answer to a request that does not reach the app; None if there is no one to answer."""
-
-    def __init__(self, answer: JSONResponse | None) -> None:
-        self.answer = answer
-
-
 class BoundedRequests:
     """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and logs requests.
 
-    The body is read before the app is called: clients that send slowly do not count among the `at_once` requests that
-    are answered. Requests are logged without bodies, queries or headers.
+    Requests are logged without bodies, queries or headers.
     """
 
     def __init__(self, app: Any, largest: int, at_once: int) -> None:
         self.app, self.largest, self.at_once = app, largest, at_once
         self._n_answered = 0
-        self._n_bytes = 0  # of bodies in memory
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -66,10 +57,9 @@ class BoundedRequests:
             await send(message)
 
         try:
-            await self._answer(scope, receive, sent)
-        except Refused as refused:
-            if refused.answer is not None:
-                await refused.answer(scope, receive, sent)
+            await (self._refusal(scope) or self._answer)(scope, receive, sent)
+        except ClientDisconnect:
+            log.warning("%s %.80r: the client has gone before the end of the body", scope["method"], scope["path"])
         except Exception:
             status = 500
             raise
@@ -78,56 +68,35 @@ class BoundedRequests:
             path = scope.get("endpoint_path", "none")  # not that of the request, which anyone may invent
             requests_log.info("%.9r %s %d %.1f ms", scope["method"], path, status, 1e3 * seconds)
 
-    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] in ALWAYS:
-            await self.app(scope, receive, send)
-            return
-        if _CONTROLS.search(scope["path"]):
-            raise Refused(problem(404, "a path has no control characters"))
-        body = bytearray()
-        try:
-            await self._read(scope, receive, body)
-            if self._n_answered >= self.at_once:
-                raise _overloaded(f"{self.at_once} requests are being answered already")
-            first: dict[str, Any] | None = {"type": "http.request", "body": bytes(body), "more_body": False}
-
-            async def received() -> Any:
-                nonlocal first
-                message, first = first, None
-                return message or await receive()  # which waits until the client has gone
-
-            self._n_answered += 1
-            try:
-                await self.app(scope, received, send)
-            finally:
-                self._n_answered -= 1
-        finally:
-            self._n_bytes -= len(body)
-
-    async def _read(self, scope: Any, receive: Any, body: bytearray) -> None:
-        """Read the whole body; raise Refused if it is too large, if it ends early or there is no memory."""
+    def _refusal(self, scope: Any) -> JSONResponse | None:
+        """Return the answer to a request that does not reach the app."""
         stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
-        complete = False
+        if _CONTROLS.search(scope["path"]):
+            return problem(404, "a path has no control characters")
         if not stated.isdecimal() or int(stated) > self.largest:
-            raise self._too_large()
-        while not complete:
-            if self._n_bytes > BODY_BYTES:
-                raise _overloaded("the bodies of other requests take all memory")
+            return problem(413, self._too_large)
+        if self._n_answered >= self.at_once and scope["path"] not in ALWAYS:
+            detail = f"{self.at_once} requests are being answered already: try again later"
+            return problem(503, detail, {"Retry-After": "1"})
+        return None
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        n = 0
+
+        async def received() -> Any:
+            nonlocal n
             message = await receive()
-            if message["type"] == "http.disconnect":
-                gone = "%s %.80r: the client has gone after %d bytes of the body"
-                log.warning(gone, scope["method"], scope["path"], len(body))
-                raise Refused(None)
-            part = message.get("body", b"")
-            body += part
-            self._n_bytes += len(part)
-            if len(body) > self.largest:
-                raise self._too_large()
-            complete = not message.get("more_body", False)
+            n += len(message.get("body", b""))
+            if n > self.largest:  # which was not stated
+                raise HTTPException(413, self._too_large)
+            return message
 
-    def _too_large(self) -> Refused:
-        return Refused(problem(413, f"a body may have {self.largest:,} bytes at most"))
+        self._n_answered += 1
+        try:
+            await self.app(scope, received, send)
+        finally:
+            self._n_answered -= 1
 
-
-def _overloaded(detail: str) -> Refused:
-    return Refused(problem(503, f"{detail}: try again later", {"Retry-After": "1"}))
+    @property
+    def _too_large(self) -> str:
+        return f"a body may have {self.largest:,} bytes at most"

@@ -55,13 +55,10 @@ class Resolving:
 
     def step(self) -> None:
         """Ask once for all that is due."""
-        tries = [at for at, due in enumerate(self._due) if time.monotonic() >= due]
-        spaces = self._store.spaces()
-        self.problems = {name: problem for name, problem in self.problems.items() if name in spaces}
-        for space in spaces.values():
-            if space.settings.resolver is None:
-                self.problems.pop(space.name, None)
-                continue
+        tries, problems = [at for at, due in enumerate(self._due) if time.monotonic() >= due], dict[str, str]()
+        if not tries:
+            return
+        for space in [one for one in self._store.spaces().values() if one.settings.resolver is not None]:
             try:
                 for n in reversed(tries):  # so that nothing is asked for twice now
                     self._resolve(space, n)
@@ -70,9 +67,8 @@ class Resolving:
             except Unknown:  # the space was deleted meanwhile
                 continue
             except Exception as error:  # of any engine's client
-                self.problems[space.name] = f"the resolver: {error}"
-            else:
-                self.problems.pop(space.name, None)
+                problems[space.name] = f"the resolver: {error}"
+        self.problems = problems
         for at in tries:
             self._due[at] = time.monotonic() + _WAITS[at]
 
