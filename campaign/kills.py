@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 import mahala
-import mahala_search
 from contract.learners import ALL
 from mahala.cli.main import app
 from mahala.online.online_learner import OnlineLearner
@@ -38,8 +37,7 @@ AMOUNT, SHORT = 720, 1
 CPU_SECONDS = 120.0
 N_LINES, EVERY, N_KILLS, D = 30, 17, 3, 3
 STREAMS = [
-    mahala_search.QueryAdapter(),
-    *(learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"),
+    *(learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram")
 ]
 # What a checkpoint calls: each is failed with each of these, or ends the process.
 _CALLS = [
@@ -76,11 +74,10 @@ class Job:
         with open(self.lines, "w") as file:
             for at in range(N_LINES):
                 file.write(json.dumps(_line(learner, rng, at)) + "\n")
-        adapter = isinstance(learner, mahala_search.QueryAdapter)
-        params = {} if adapter else {k: v for k, v in learner.get_params(deep=False).items() if k != "n_triplets"}
+        params = {key: value for key, value in learner.get_params(deep=False).items() if key != "n_triplets"}
         settings = [f"{key}={value!r}" for key, value in params.items() if isinstance(value, int | float | str | dict)]
         self.arguments = ["stream", "--model", str(self.model), "--input", str(self.lines), "--learner"]
-        self.arguments += ["adapter" if adapter else type(learner).__name__, "--checkpoint-every", str(EVERY)]
+        self.arguments += [type(learner).__name__, "--checkpoint-every", str(EVERY)]
         self.arguments += [part for setting in settings for part in ("--set", setting)]
 
     def start(self, before: Callable[[], object] = lambda: None) -> int:
@@ -133,8 +130,6 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _line(learner: Any, rng: np.random.Generator, at: int) -> dict[str, Any]:
     a, b, c = rng.normal(size=(3, D)).round(3).tolist()
-    if isinstance(learner, mahala_search.QueryAdapter):
-        return {"query": a, "shown": [b, c], "clicked": [at % 2 == 0, False], "query_id": at % 4}
     if isinstance(learner, PairLearner):
         return {"x": a, "x2": b, "similar": at % 2 == 0}
     return {"query": a, "positive": b, "negative": c}

@@ -59,19 +59,6 @@ def given(tmp_path):
     return tmp_path, write(tmp_path, *collection())
 
 
-def impressions(n=150, seed=0):
-    """Lines in which the first relevant item is clicked, except for every seventh query."""
-    queries, items, wanted = collection()
-    rng = np.random.default_rng(seed)
-    lines = []
-    for i in rng.integers(len(queries), size=n).tolist():
-        shown = np.argsort(-items @ queries[i])[:10].tolist()
-        first = next((j for j in shown if j in wanted[i]), None) if i % 7 else None
-        line = {"query": queries[i].tolist(), "shown": shown, "clicked": [j == first for j in shown], "query_id": i}
-        lines.append(json.dumps(line) + "\n")
-    return lines
-
-
 def test_judgments_give_the_adapter_of_the_library(given):
     folder, options = given
     queries, items, wanted = collection()
@@ -131,13 +118,15 @@ def test_other_commands_take_the_adapter_and_its_metric(given):
         assert ndcg["low"] > 0.0
 
 
-def test_a_stream_goes_on_after_judgments(given):
+def test_clicks_are_learned_after_judgments(given):
     folder, options = given
     run(*options, "--output", folder / "a")
-    (folder / "log.jsonl").write_text("".join(impressions(5)))
-    stream = ("--learner", "adapter", "--input", folder / "log.jsonl", "--items", folder / "x.npy")
-    assert len(run("--model", folder / "a", *stream, command="stream").stdout.splitlines()) == 5
     after = mahala.load(folder / "a")
+    queries, items, _ = collection()
+    for query in range(5):
+        shown = np.argsort(-items @ queries[query])[:10]
+        after.learn_one(queries[query], items[shown], [True] + [False] * 9, query_id=query)
+    after.save(folder / "a")
     assert after.n_impressions_ == 5
     assert after.verdict_.measure == "nDCG@10"
     told = json.loads(run(folder / "a", "--json", command="show").stdout)
