@@ -31,6 +31,7 @@ from mahala_search.sidecar.records import Settings
 from mahala_search.sidecar.service import Sidecar
 from mahala_search.sidecar.store import tables
 from mahala_search.sidecar.store.checkpoints import Checkpoints
+from mahala_search.sidecar.store.spool import Spool
 from mahala_search.sidecar.store.store import Store
 
 from .runner import Failed
@@ -105,17 +106,18 @@ def _under_load(folder: Path, bound: socket.socket, rng: Rng, n_kills: int, n_ea
 
 def _wait(folder: Path) -> None:
     """Wait until the spool is empty, and the last state has learned all of the log."""
-    store, end = Store(folder / "search.db"), time.monotonic() + 60.0
+    store, spool, end = Store(folder / "search.db"), Spool(folder / "spool"), time.monotonic() + 60.0
     space = store.spaces()["s"]
     while True:
-        spooled = sum(path.stat().st_size for path in (folder / "spool").glob("*.jsonl"))
+        spooled = len(spool)
         logged, newest = store.progress(space.id)["logged"], Checkpoints(store.database).newest(space.id)
         if not spooled and newest is not None and newest.place == logged:
             break
         if time.monotonic() > end:
-            raise Failed(f"after 60 s, {newest and newest.place} of {logged} are learned, {spooled} bytes are spooled")
+            raise Failed(f"after 60 s, {newest and newest.place} of {logged} are learned, {spooled} groups are spooled")
         time.sleep(0.05)
     store.close()
+    spool.close()
 
 
 def _use(address: str, seeds: list[int], n_each: int) -> dict[str, Any]:

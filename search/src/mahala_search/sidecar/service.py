@@ -45,7 +45,7 @@ class Sidecar:
     Parameters
     ----------
     address : the file of an SQLite database, or postgresql://...
-    spool : the folder of this process for what cannot be written at the moment
+    spool : the file, that of all processes of this host, for what cannot be written at the moment
     """
 
     def __init__(self, address: str | os.PathLike[str], spool: str | os.PathLike[str]) -> None:

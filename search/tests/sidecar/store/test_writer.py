@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable, key_of
-from mahala_search.sidecar.store import spool as module
 from mahala_search.sidecar.store.spool import Spool
 from mahala_search.sidecar.store.store import Store
 from mahala_search.sidecar.store.writer import Writer
@@ -116,15 +118,24 @@ def test_a_search_waits_for_no_transaction_and_is_joined(store, space, writer, m
     assert places(store, space) == [("before", [0.0] * 3), ("s", [1.0, 0.0, 0.0])]
 
 
-def test_a_search_that_other_processes_may_be_asked_about_is_in_the_database(store, space, writer, tmp_path):
-    other = Spool(tmp_path / "spool")  # of a process that serves as well
-    assert asyncio.run(writer.record(space.id, [page("s")[0]]))
-    _, *rest = page("s", "a")
-    (written,) = store.write([(space.id, rest)])
-    assert [one.ignored for one in written] == [None] * 2
-    with Locked(store):
-        assert asyncio.run(writer.record(space.id, [page("t")[0]])) is False
+def test_what_came_to_another_process_of_the_host_is_written_first(store, space, writer, tmp_path):
+    other = Writer(store, tmp_path / "spool")
+    for at in range(20):
+        search, shown, click = page(f"s{at}", "a")
+        assert asyncio.run(writer.record(space.id, [search]))
+        for process, work in ((other, shown), (writer, click)):
+            assert asyncio.run(process.submit(space.id, [work]))[0][0].ignored is None
+    with Locked(store):  # the order in which they came remains
+        wait_for(lambda: writer.problem and other.problem)
+        assert not asyncio.run(writer.record(space.id, page("lost")[:1]))
+        for at in range(20):
+            search, shown, click = page(f"t{at}", "a")
+            asyncio.run(writer.submit(space.id, [replace(shown, search=search)]))
+            asyncio.run(other.submit(space.id, [click]))
+    wait_for(lambda: not len(writer._spool))
     other.close()
+    clicked = {id for id, values in places(store, space) if values == [1.0, 0.0, 0.0]}
+    assert clicked == {f"{letter}{at}" for letter in "st" for at in range(20)}
 
 
 def test_a_locked_store(store, space, writer):
@@ -207,26 +218,18 @@ def test_what_waits_for_others_that_are_written_is_not_spooled(store, space, wri
     assert [is_stored for _, is_stored in asyncio.run(several())] == [True] * 4
 
 
-def test_a_full_spool_is_refused_at_once(store, space, writer, monkeypatch):
-    monkeypatch.setattr(writer._spool, "_most", 1200)
+def test_a_full_spool_is_refused_at_once(store, space, tmp_path):
+    writer = Writer(store, tmp_path / "spool")
+    writer._spool = Spool(tmp_path / "small", most_bytes=2**15)
     with Locked(store):
-        results = [timed(writer, space.id, page(f"s{at}")) for at in range(6)]
+        results = [timed(writer, space.id, page(f"s{at}") * 9) for at in range(20)]
     refused = [one for one, _ in results if isinstance(one, Unavailable)]
-    assert 1 < len(refused) < 6
+    assert 1 < len(refused) < 20
+    assert "is full" in str(refused[0])
     assert max(seconds for _, seconds in results) < 0.25
-
-
-def test_a_spool_that_cannot_be_written_is_refused(space, tmp_path, monkeypatch):
-    spool = Spool(tmp_path / "spool")
-    monkeypatch.setattr("os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError("no room")))
-    with pytest.raises(Unavailable, match="no room"):
-        spool.append(space.id, page("lost"))
-    monkeypatch.undo()
-    spool.append(space.id, page("kept"))
-    groups = []
-    spool.replay(groups.extend)
-    assert [works[0].id for _, works in groups] == ["kept"]
-    spool.close()
+    wait_for(lambda: not len(writer._spool))
+    assert timed(writer, space.id, page("after"))[0][1]
+    writer.close()
 
 
 def test_a_spool_brings_back_what_was_put_in(space, tmp_path):
@@ -244,21 +247,21 @@ def test_a_spool_brings_back_what_was_put_in(space, tmp_path):
     spool.close()
 
 
-def test_spools_of_processes_that_were_killed_are_replayed_once(store, space, tmp_path):
-    spool = Spool(tmp_path / "spool")
-    spool.append(space.id, page("s", "a"))
-    spool._file.write(b'["cut off", [')
-    held = Spool(tmp_path / "spool")  # of one that runs
-    held.append(space.id, page("held"))
-    spool._file.close()
-    writer = Writer(store, tmp_path / "spool")
-    wait_for(lambda: places(store, space) == [("s", [1.0, 0.0, 0.0])])
+def test_what_a_process_that_was_killed_has_left_is_written(store, space, tmp_path):
+    code = """if True:
+        import os, signal, sys
+        from mahala_search.sidecar.records import Query, Search, Shown
+        from mahala_search.sidecar.store.spool import Spool
+        spool = Spool(sys.argv[1])
+        spool.append(sys.argv[2], [Search("s", Query("q", None)), Shown("s", ["a"])])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    path = str(tmp_path / "spool")
+    assert subprocess.run([sys.executable, "-c", code, path, space.id]).returncode == -signal.SIGKILL
+    writer = Writer(store, path)
+    wait_for(lambda: store.missing(space.id, 9) == ["a"])
     writer.close()
-    held._file.close()
-    writer = Writer(store, tmp_path / "spool")
-    wait_for(lambda: len(places(store, space)) == 2)
-    writer.close()
-    assert list((tmp_path / "spool").iterdir()) == []
+    assert sorted(one.name for one in tmp_path.iterdir() if "spool" in one.name) == ["spool", "spool.lock"]
 
 
 def test_what_cannot_be_written_does_not_stop_what_comes_later(store, space, writer, monkeypatch):
@@ -283,19 +286,3 @@ def test_what_was_spooled_before_its_user_was_forgotten_is_not_written(store, sp
     store.forget(space.id, user)  # whether the spool was replayed before that, or comes later
     wait_for(lambda: not len(writer._spool))
     assert places(store, space) == []
-
-
-def test_a_spool_that_another_process_takes_before_it_is_locked_is_made_again(space, tmp_path, monkeypatch):
-    lock, taken = module._lock, []
-
-    def take_first(file):
-        if not taken:
-            taken.append(file.name)
-            os.unlink(file.name)
-        return lock(file)
-
-    monkeypatch.setattr(module, "_lock", take_first)
-    spool = Spool(tmp_path / "spool")
-    spool.append(space.id, page("s"))
-    assert [path.stat().st_size for path in (tmp_path / "spool").iterdir()] == [len(spool)]
-    spool.close()

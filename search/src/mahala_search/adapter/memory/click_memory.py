@@ -228,12 +228,12 @@ class ClickMemory:
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the memory as a header and arrays for a model file."""
         queries, rows, held = self._table(by_digest=False)
-        who = [
+        who = sorted(
             (query, item, user)
             for query, items in self._users.items()
             for item, users in items.items()
-            for user in sorted(users)
-        ]
+            for user in users
+        )
         return {}, {
             "queries": queries,
             "stops": np.cumsum(self._sizes[rows], dtype=np.int64),

@@ -137,15 +137,15 @@ def _serve(database: str, settings: ServerSettings, bound: socket.socket) -> Non
 
 
 def _spool(database: str) -> Path:
-    """Return the folder for what cannot be written to this database at the moment: another one has its own.
+    """Return the file for what cannot be written to this database at the moment: another one has its own.
 
     >>> _spool("data/films.db").as_posix(), _spool("postgresql://me:secret@db.example/films?sslmode=require").name
-    ('data/spool-films.db', 'spool-db.example-films')
+    ('data/films.db-spool', 'db.example-films-spool')
     """
     if not database.startswith(("postgresql://", "postgres://")):
-        return Path(database).parent / f"spool-{Path(database).name}"
+        return Path(f"{database}-spool")
     place = re.split("@|//", database)[-1].partition("?")[0]
-    return Path(DATABASE).parent / f"spool-{re.sub('[^a-zA-Z0-9.]+', '-', place)}"
+    return Path(DATABASE).parent / f"{re.sub('[^a-zA-Z0-9.]+', '-', place)}-spool"
 
 
 app.info.help = start.__doc__

@@ -1,161 +1,112 @@
-"""Spool: bounded files in which works are kept while the database cannot be written."""
+"""Spool: a bounded file in which works wait that are not in the database yet."""
 
-import contextlib
-import os
-import secrets
+import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from pydantic_core import from_json, to_json
 
 from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable, Work
 
-try:
-    import fcntl
-except ImportError:  # on Windows, where only one process may use a folder
-    fcntl = None  # type: ignore[assignment]
-
 Group = tuple[str, Sequence[Work]]
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
-# Bytes that are replayed in one transaction, or one line: searches wait meanwhile.
-_BLOCK = 2**18
+# Groups that are written in one transaction at most, and works from which on no more are: others wait meanwhile.
+_BLOCK, _MOST = 100, 200
+# Seconds to wait for another process that appends, or writes what waits.
+_WAIT, _POLL = 0.15, 0.002
 
 
 @dataclass
 class _Batch:
     """Lines that are written together."""
 
-    lines: list[bytes] = field(default_factory=list)
+    lines: list[tuple[bytes]] = field(default_factory=list)
     is_done: bool = False
-    error: OSError | None = None
+    error: sqlite3.Error | None = None
 
 
 class Spool:
-    """Groups of works in a folder; what is appended is on the disk.
+    """Groups of works in the order in which they came, in an SQLite file; what is appended is on the disk.
 
-    Each process has a file of its own in the folder. The file of a process that has ended is replayed by another one.
+    The processes of a host share the file, so that the order is that of all of them, and what a process that was killed
+    has left is written by another one.
 
     Parameters
     ----------
-    folder : it is made if it is missing
+    path : it is made if it is missing
     most_bytes : of the file; what does not fit is refused
     """
 
-    def __init__(self, folder: str | os.PathLike[str], most_bytes: int = 2**26) -> None:
-        self._folder, self._most = Path(folder), most_bytes
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._path, self._file = _new_file(self._folder)
-        _synchronise(self._folder)
-        self._size = self._done = 0  # bytes of the file, and those that were replayed
-        self._changed, self._others = 0, True  # when the folder was, and whether there are files of others
+    def __init__(self, path: str | PathLike[str], most_bytes: int = 2**26) -> None:
+        self._path = Path(path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # What was written and is deleted need not be on the disk at once: if it comes again, it changes nothing.
+        self._appender, self._reader = self._connect("FULL", most_bytes), self._connect("OFF", most_bytes)
+        self._turn = FileLock(f"{self._path}.lock", poll_interval=_POLL, thread_local=False)
         self._batch, self._adding, self._writing = _Batch(), threading.Lock(), threading.Lock()
 
+    def _connect(self, synchronous: str, most_bytes: int) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_WAIT, check_same_thread=False)
+        for setting in ("journal_mode=WAL", f"synchronous={synchronous}", f"max_page_count={most_bytes // 4096}"):
+            connection.execute(f"PRAGMA {setting}").close()
+        with connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS works (place INTEGER PRIMARY KEY, line BLOB)")
+        return connection
+
     def __len__(self) -> int:
-        """Return the bytes of this process that wait."""
-        return self._size - self._done
+        """Return how many groups wait."""
+        first, last = (f"(SELECT {of}(place) FROM works)" for of in ("MIN", "MAX"))
+        (n,) = self._reader.execute(f"SELECT {last} - {first} + 1").fetchone()
+        return int(n or 0)
 
     def append(self, space_id: str, works: Sequence[Work]) -> None:
         """Keep works; raise Unavailable if there is no room for them."""
-        line = to_json([space_id, [(type(work).__name__, work) for work in works]], fallback=np.ndarray.tolist) + b"\n"
-        if self._size + len(line) > self._most:
-            raise Unavailable(f"the database cannot be written, and {self._most:,} bytes wait for it already")
+        line = to_json([space_id, [(type(work).__name__, work) for work in works]], fallback=np.ndarray.tolist)
         with self._adding:
             batch = self._batch
-            batch.lines.append(line)
+            batch.lines.append((line,))
         with self._writing:
             if not batch.is_done:  # otherwise another thread has written it along with its own
                 with self._adding:
                     self._batch = _Batch()
-                self._write(batch)
+                batch.is_done = True
+                try:
+                    with self._appender:
+                        self._appender.executemany("INSERT INTO works (line) VALUES (?)", batch.lines)
+                except sqlite3.Error as error:
+                    batch.error = error
         if batch.error is not None:
-            raise Unavailable(f"the database cannot be written, nor {self._folder}: {batch.error}") from batch.error
-
-    def _write(self, batch: _Batch) -> None:
-        batch.is_done = True
-        data = b"".join(batch.lines)
-        try:
-            self._file.seek(self._size)
-            if self._file.write(data) < len(data):
-                raise OSError("the disk is full")
-            os.fsync(self._file.fileno())
-            self._size += len(data)
-        except OSError as error:
-            batch.error = error
-            with contextlib.suppress(OSError):
-                self._file.truncate(self._size)
-
-    def is_alone(self) -> bool:
-        """Return whether no other process has a file in the folder."""
-        if (changed := os.stat(self._folder).st_mtime_ns) != self._changed:
-            self._changed, self._others = changed, bool({*self._folder.glob("*.jsonl")} - {self._path})
-        return not self._others
+            raise Unavailable(f"nothing can be written, nor kept in {self._path}: {batch.error}") from batch.error
 
     def replay(self, write: Callable[[Sequence[Group]], object]) -> None:
-        """Write all groups that are there at the time of the call.
+        """Write all groups that are there at the time of the call, whichever process has appended them.
 
         If `write` raises an error, the groups remain, and those that it has written come again.
         """
-        end = self._size
-        while self._done < end:
-            with self._writing, open(self._path, "rb") as file:  # with a buffer: else a line is read byte by byte
-                file.seek(self._done)
-                lines = file.readlines(min(_BLOCK, end - self._done))
-            write([_to_group(line) for line in lines])
-            with self._writing:
-                self._done += sum(map(len, lines))
-                if self._done == self._size:
-                    self._file.truncate(0)
-                    self._size = self._done = end = 0
-
-    def adopt(self, write: Callable[[Sequence[Group]], object]) -> None:
-        """Write the groups of processes that have ended."""
-        for path in sorted({*self._folder.glob("*.jsonl")} - {self._path}):
-            with contextlib.suppress(OSError), open(path, "r+b") as file:
-                if _lock(file):
-                    while lines := file.readlines(_BLOCK):
-                        # The last one may have been cut off: it was not acknowledged then.
-                        write([_to_group(line) for line in lines if line.endswith(b"\n")])
-                    path.unlink()
+        if not len(self):
+            return
+        with self._turn:
+            (end,) = self._reader.execute("SELECT MAX(place) FROM works").fetchone()
+            rows = "SELECT place, line FROM works WHERE place <= ? ORDER BY place LIMIT ?"
+            while lines := self._reader.execute(rows, (end or 0, _BLOCK)).fetchall():
+                groups = list[Group]()
+                while len(groups) < len(lines) and sum(len(works) for _, works in groups) < _MOST:
+                    groups.append(_to_group(lines[len(groups)][1]))
+                write(groups)
+                with self._writing, self._reader:
+                    self._reader.execute("DELETE FROM works WHERE place <= ?", (lines[len(groups) - 1][0],))
 
     def close(self) -> None:
         """Leave what waits to another process."""
-        self._file.close()
-        if not self._size:
-            self._path.unlink(missing_ok=True)
-
-
-def _new_file(folder: Path) -> tuple[Path, IO[bytes]]:
-    """Make a file that is locked. Another process may take it for one that is left over until it is."""
-    while True:
-        path = folder / f"{secrets.token_hex(8)}.jsonl"
-        file = open(path, "w+b", buffering=0)  # noqa: SIM115
-        if _lock(file) and path.exists():
-            return path, file
-        file.close()
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed; return whether that is possible."""
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _synchronise(folder: Path) -> None:
-    """Have the names of files in a folder on the disk."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_DIRECTORY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        self._appender.close()
+        self._reader.close()
 
 
 def _to_group(line: bytes) -> Group:

@@ -18,14 +18,12 @@ from mahala_search.sidecar.store.store import Store
 
 log = logging.getLogger("mahala_search")
 
-# Works that one transaction takes, works in the queue and bytes in the spool beyond which more go to the spool.
-MOST, WAITING, BEHIND = 200, 5_000, 2**20
+# Works that one transaction takes, works in the queue and groups in the spool beyond which more go to the spool.
+MOST, WAITING, BEHIND = 200, 5_000, 100
 # Seconds of a transaction after which the works that wait for it go to the spool.
 _PATIENCE = 0.15
 # Seconds between two looks whether the database can be written, and after which it counts as one that cannot.
 _PROBE, _STALLED = 0.3, 0.4
-# Seconds between two looks for spools of processes that have ended.
-_ADOPTION = 5.0
 
 
 class _Group(NamedTuple):
@@ -37,25 +35,24 @@ class _Group(NamedTuple):
 class Writer:
     """Writes works in the order of the calls, many groups in one transaction.
 
-    While the database is locked, full, deleted or slow, works go to a spool on the disk, as searches always do where
-    no other process uses the folder. They are written from there once that is possible, before all that comes later.
-    A work that was written twice counts once.
+    While the database is locked, full, deleted or slow, works go to a spool on the disk, as searches always do if the
+    database is a file. They are written from there once that is possible, before all that comes later. A work that was
+    written twice counts once.
 
     Parameters
     ----------
     store : where it writes
-    folder : of the spools of all processes of this host that write there
+    spool : the file of the spool, that of all processes of this host that write there
     """
 
-    def __init__(self, store: Store, folder: str | os.PathLike[str]) -> None:
-        self._store, self._spool = store, Spool(folder)
+    def __init__(self, store: Store, spool: str | os.PathLike[str]) -> None:
+        self._store, self._spool = store, Spool(spool)
         self._queue = deque[_Group]()
-        self._n_waiting = 0
+        self._n_waiting = self._n_spooled = 0  # works in the queue; groups in the spool, as far as this process knows
         self._condition = threading.Condition()
         self._is_open = True
         self._problem: str | None = None
         self._busy = 0.0  # since when the database is waited for; 0 if it is not
-        self._adoption = 0.0  # when spools of others are looked for
         self._spooling = ThreadPoolExecutor(8, "mahala-spool")
         self._thread = threading.Thread(target=self._run, name="mahala-writer", daemon=True)
         self._thread.start()
@@ -69,20 +66,21 @@ class Writer:
         return self._problem
 
     def status(self) -> dict[str, int]:
-        """Return how many works wait in memory, and bytes on the disk."""
+        """Return how many works wait in memory, and groups of works on the disk."""
         return {"queued": self._n_waiting, "spooled": len(self._spool)}
 
     async def record(self, space_id: str, works: Sequence[Work]) -> bool:
-        """Keep searches; return whether all that comes later finds them, here or in another process.
+        """Keep searches; return whether all that comes later finds them, in whichever process.
 
-        Nothing that comes to this process is written before what is in its spool, so that a search need not wait for
-        the transaction that is under way. Other processes find it in the database.
+        A search need not wait for the transaction that is under way: nothing that comes to this host is written before
+        what is in the spool. Other hosts find it in their common database. Nothing is kept of a search that is not
+        found, as it gets no id.
         """
-        if self.problem is not None or not self._store.database.is_sqlite or not self._spool.is_alone():
-            return (await self._submit(space_id, works, first=True))[1]
+        if self.problem is not None:
+            return False
+        if not self._store.database.is_sqlite:
+            return await self._written(space_id, works, first=True) is not None
         await self._append(space_id, works)
-        with self._condition:
-            self._condition.notify()
         return True
 
     async def submit(self, space_id: str, works: Sequence[Work]) -> tuple[list[Written], bool]:
@@ -91,24 +89,31 @@ class Writer:
         If the database cannot be written, or a transaction takes long, return False, once the works are durable in the
         spool. Unavailable is raised if they are not written anywhere.
         """
-        return await self._submit(space_id, works, first=False)
-
-    async def _submit(self, space_id: str, works: Sequence[Work], *, first: bool) -> tuple[list[Written], bool]:
-        is_in_turn = len(self._spool) <= BEHIND and self._n_waiting + len(works) <= WAITING
-        if is_in_turn and self.problem is None:
-            future = self._put(_Group(space_id, works, asyncio.get_running_loop().create_future()), first)
-            with contextlib.suppress(Unavailable):
-                while not (await asyncio.wait([future], timeout=_PATIENCE / 3.0))[0] and not self._is_slow():
-                    pass  # it is its turn soon: others are written meanwhile
-                if future.done() or not future.cancel():
-                    return future.result(), True
+        if self.problem is None and self._n_spooled <= BEHIND and self._n_waiting + len(works) <= WAITING:
+            written = await self._written(space_id, works)
+            if written is not None:
+                return written, True
         await self._append(space_id, works)
         return [Written(True)] * len(works), False
+
+    async def _written(self, space_id: str, works: Sequence[Work], *, first: bool = False) -> list[Written] | None:
+        """Return what became of works once they are in the database, or None if they are not written there in time."""
+        future = self._put(_Group(space_id, works, asyncio.get_running_loop().create_future()), first)
+        with contextlib.suppress(Unavailable):
+            while not (await asyncio.wait([future], timeout=_PATIENCE / 3.0))[0] and not self._is_slow():
+                pass  # it is its turn soon: others are written meanwhile
+            if future.done() or not future.cancel():
+                written: list[Written] = future.result()
+                return written
+        return None
 
     async def _append(self, space_id: str, works: Sequence[Work]) -> None:
         if not self._is_open:
             raise Unavailable("the sidecar is stopping: nothing was written")
         await asyncio.get_running_loop().run_in_executor(self._spooling, self._spool.append, space_id, works)
+        with self._condition:
+            self._n_spooled += 1
+            self._condition.notify()
 
     def _is_slow(self) -> bool:
         """Return whether the transaction that is under way takes long."""
@@ -126,14 +131,14 @@ class Writer:
     def _run(self) -> None:
         while self._is_open or self._queue:
             with self._condition:
-                if not self._queue and self._is_open and not len(self._spool):
+                if not self._queue and self._is_open and not self._n_spooled:
                     self._condition.wait(_PROBE)
-                groups = self._taken()
+                groups, self._n_spooled = self._taken(), 0
             self._busy = time.monotonic()
             results: Sequence[Any]
             try:
                 # The spool may have grown since: what groups refer to is in the part that was there.
-                self._replay()
+                self._spool.replay(self._write)
                 results = self._write([(group.space_id, group.works) for group in groups])
                 if not groups:
                     self._store.database.check(by_writing=self._problem is not None)
@@ -143,6 +148,7 @@ class Writer:
                 self._say(str(error) if isinstance(error, Unavailable) else f"writing failed: {error!r}")
                 if not groups and self._is_open:
                     time.sleep(_PROBE)
+                self._n_spooled = len(self._spool)
             self._busy = 0.0
             _settle(groups, results)
 
@@ -169,13 +175,6 @@ class Writer:
                 log.exception("works cannot be written, and are dropped")
                 return [error]
             return [result for group in groups for result in self._write([group])]
-
-    def _replay(self) -> None:
-        """Write what is in the spool, and now and then what processes that have ended left."""
-        self._spool.replay(self._write)
-        if (now := time.monotonic()) >= self._adoption:
-            self._spool.adopt(self._write)
-            self._adoption = now + _ADOPTION
 
     def _say(self, problem: str | None) -> None:
         if problem is not None and self._problem is None:
