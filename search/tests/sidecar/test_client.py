@@ -77,6 +77,16 @@ def test_an_item_gains_five_places_until_users_agree_however_a_page_is_reordered
     assert [id for id in order if id != "d15"] == [one["id"] for one in candidates if one["id"] != "d15"]
 
 
+@pytest.mark.parametrize(("arm", "axis"), [("plain", 0), ("control", 0), ("variant b", 1), (None, 1)])
+def test_the_base_of_a_comparison_of_the_team_gets_its_own_vector_and_no_boosts(sidecar, http, arm, axis):
+    make(sidecar, control=Control(0.0, "team"))
+    publish(sidecar, remembered={"tent": {"d9": 0.5}})
+    with client_of(http) as client:
+        new, known = (client.embed(vector(0), id, arm=arm) for id in (None, "tent"))
+    assert (new.vector.tolist(), new.arm) == (vector(axis).tolist(), arm)
+    assert list(known.boosts) == ["d9"] * axis
+
+
 def test_a_newer_model_is_taken_and_an_equal_one_is_not_sent_again(sidecar, http):
     with client_of(http) as client:
         assert client.embed(vector(0)).vector.tolist() == vector(0).tolist()

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from mahala_search.adapter.memory.bonuses import limited_order
 from mahala_search.arrays import FloatArray
 from mahala_search.sidecar.experiment.arms import interleaved
-from mahala_search.sidecar.records import PLAIN
+from mahala_search.sidecar.records import BASES
 from mahala_search.sidecar.serving import Boost, Served
 
 log = logging.getLogger("mahala_search.client")
@@ -144,7 +144,7 @@ class Client:
             row = served.vector(own)
             key, person = served.query_key(more.get("text") if id is None else id, row), served.user_key(user)
             arm, version = arm or served.arm(person or search_id), served.version
-            if arm != PLAIN:
+            if arm not in BASES:
                 rows, scales = served.embed(row[np.newaxis])
                 mapped, boosts = rows[0], served.boosts(row, key, float(scales[0]))
         query = {"f32": _encoded(own), "id": id, "user": user, "text": more.get("text"), "arm": arm}

@@ -14,6 +14,8 @@ from mahala_search.events.formats import Reaction as Reaction
 
 # The arms of a search: what ranked it. None is a search that no report counts.
 LEARNED, PLAIN, MIXED = "learned", "plain", "mixed"
+# The names of the arm that gets the plain ranking; the second one is common where the team assigns the arms itself.
+BASES = (PLAIN, "control")
 
 
 class Unavailable(RuntimeError):
