@@ -11,6 +11,7 @@ import pytest
 
 from mahala_search.adapter.trust.signals import SignalWeights
 from mahala_search.sidecar.client import Client, ServiceError
+from mahala_search.sidecar.demo.run import SPACE
 from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.records import Control
 
@@ -41,6 +42,12 @@ class Down(httpx.BaseTransport):
 
     def handle_request(self, request):
         raise httpx.ConnectError("nobody is there")
+
+
+def test_without_a_name_the_space_is_that_of_the_demo(sidecar, http):
+    make(sidecar, SPACE)
+    with Client(http=http) as client:
+        assert client.call("GET")["name"] == SPACE
 
 
 def test_it_embeds_as_the_sidecar_does(sidecar, http):

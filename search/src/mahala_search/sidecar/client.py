@@ -91,7 +91,7 @@ class Client:
     def __init__(
         self,
         address: str = "http://127.0.0.1:8417",
-        space: str = "demo",
+        space: str = "dishes",
         *,
         key: str | None = None,
         vectors: Callable[[list[str]], Mapping[str, ArrayLike]] | None = None,
