@@ -94,6 +94,17 @@ def test_the_base_of_a_comparison_of_the_team_gets_its_own_vector_and_no_boosts(
     assert list(known.boosts) == ["d9"] * axis
 
 
+def test_ids_that_are_numbers_are_taken_as_their_text(sidecar, http):
+    publish(sidecar, remembered={"17": {"d9": 0.5}})
+    with client_of(http) as client:
+        search = client.embed(vector(0), 17, user=np.int64(5), text=3.5)
+        client.shown(search, IDS)
+        assert client.flush()
+    assert list(search.boosts) == ["d9"]
+    assert [search.made["query"][name] for name in ("id", "user", "text")] == ["17", "5", "3.5"]
+    assert client.dropped == 0
+
+
 def test_a_newer_model_is_taken_and_an_equal_one_is_not_sent_again(sidecar, http):
     with client_of(http) as client:
         assert client.embed(vector(0)).vector.tolist() == vector(0).tolist()

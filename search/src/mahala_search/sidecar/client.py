@@ -132,22 +132,26 @@ class Client:
         if self._is_own:
             self._http.close()
 
-    def embed(self, vector: ArrayLike, id: str | None = None, *, user: str | None = None, **more: str) -> Search:
+    def embed(
+        self, vector: ArrayLike, id: str | int | None = None, *, user: str | int | None = None, **more: str | None
+    ) -> Search:
         """Return what to search with for a query, whose `id` tells it from others; `user` is who searches.
 
         `text` is stored by spaces that keep texts, and `arm` is that of a comparison which the team makes itself.
+        Numbers are taken as their text.
         """
-        served, own = self._served, np.asarray(vector, dtype=np.float64)
-        search_id = uuid.uuid4().hex
-        mapped, boosts, arm, version = own, list[Boost](), more.get("arm"), 0
+        served, own, search_id = self._served, np.asarray(vector, dtype=np.float64), uuid.uuid4().hex
+        given = id, user, more.get("text"), more.get("arm")
+        id, user, text, arm = (None if one is None else str(one) for one in given)
+        mapped, boosts, version = own, list[Boost](), 0
         if served is not None:
             row = served.vector(own)
-            key, person = served.query_key(more.get("text") if id is None else id, row), served.user_key(user)
+            key, person = served.query_key(text if id is None else id, row), served.user_key(user)
             arm, version = arm or served.arm(person or search_id), served.version
             if arm not in BASES:
                 rows, scales = served.embed(row[np.newaxis])
                 mapped, boosts = rows[0], served.boosts(row, key, float(scales[0]))
-        query = {"f32": _encoded(own), "id": id, "user": user, "text": more.get("text"), "arm": arm}
+        query = {"f32": _encoded(own), "id": id, "user": user, "text": text, "arm": arm}
         made = {"query": query, "version": version, "at": time.time()}
         added, held = {one.id: one.add for one in boosts}, [one.id for one in boosts if one.places is not None]
         return Search(mapped, added, held, search_id, arm, version, made)
