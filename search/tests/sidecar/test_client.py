@@ -44,6 +44,25 @@ class Down(httpx.BaseTransport):
         raise httpx.ConnectError("nobody is there")
 
 
+ACCEPTED = {"accepted": 1, "stored": True, "missing": [], "problems": []}
+
+
+def answering(*answers):
+    """Return an `httpx.Client` that gives answers in turn, the last one for ever, and the entries that it sends."""
+    left, bodies = list(answers), []
+
+    def answer(request):
+        if request.method == "GET":
+            return httpx.Response(404, json={"detail": "no model"})
+        bodies.extend(json.loads(request.content))
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if answer is None:
+            raise ArithmeticError("nobody thought of it")
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(202, json=answer)
+
+    return httpx.Client(transport=httpx.MockTransport(answer), base_url="http://sidecar"), bodies
+
+
 def test_without_a_name_the_space_is_that_of_the_demo(sidecar, http):
     make(sidecar, SPACE)
     with Client(http=http) as client:
@@ -155,6 +174,27 @@ def test_without_the_sidecar_searches_go_on_and_the_queue_is_bounded():
         assert time.monotonic() - started < 1.0
 
 
+HTML = httpx.Response(200, text="<html>We will be back soon.</html>")
+
+
+@pytest.mark.parametrize("answer", [*map(httpx.Response, (302, 408, 429, 500, 502, 503, 504)), HTML, None])
+def test_what_did_not_reach_the_sidecar_is_sent_again(answer, monkeypatch):
+    monkeypatch.setattr("mahala_search.sidecar.client._PAUSE", 0.01)
+    http, bodies = answering(answer, ACCEPTED)
+    with client_of(http) as client:
+        client.event("search", "d1")
+        assert client.flush()
+    assert [body["item"] for body in bodies] == ["d1", "d1"]
+    assert client.dropped == 0
+
+
+def test_an_entry_that_is_no_json_is_not_sent_for_ever(http):
+    with client_of(http) as client:
+        client.event("search", {"d1"})
+        client.event("search", "d1", value=np.nan)
+        assert client.flush()
+
+
 def test_an_entry_that_is_refused_does_not_take_the_others_with_it(sidecar, http):
     with client_of(http) as client:
         search = client.embed(vector(0))
@@ -187,17 +227,8 @@ def test_rankings_are_mixed_for_the_mixed_arm(sidecar, http):
 
 def test_vectors_are_sent_also_if_the_page_was_stored_later():
     """A busy sidecar answers before it has stored a page, and cannot say yet which vectors are missing."""
-    bodies = []
-
-    def answer(request):
-        if request.method == "GET":
-            return httpx.Response(404, json={"detail": "no model"})
-        bodies.extend(json.loads(request.content))
-        is_first = len(bodies) == 1
-        missing = ["d1"] if len(bodies) == 2 else []
-        return httpx.Response(202, json={"stored": not is_first, "missing": missing})
-
-    http = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://sidecar")
+    later = {**ACCEPTED, "stored": False}
+    http, bodies = answering(later, {**ACCEPTED, "missing": ["d1"]}, ACCEPTED)
     with client_of(http, vectors=lambda ids: {id: vector(1) for id in ids}) as client:
         client.shown("search", IDS)
         wait_for(lambda: len(bodies) == 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import logging
 import threading
 import time
@@ -227,7 +228,7 @@ class Client:
     def _follow(self) -> None:
         try:
             self.refresh()
-        except (httpx.HTTPError, ServiceError, ValueError, KeyError) as error:
+        except Exception as error:  # also the answer of something else in the place of the sidecar
             log.warning("the model of the sidecar could not be read: %s", error)
 
     def _put(self, path: str, body: dict[str, Any]) -> None:
@@ -251,11 +252,13 @@ class Client:
                 due = time.monotonic() + self._pause
             # What was shown goes first: its events name it.
             entries.sort(key=lambda entry: entry[0] != "/shown")
-            for path, group in itertools.groupby(list(entries), key=lambda entry: entry[0]):
-                bodies = [body for _, body in group]
-                if not self._send(path, bodies):
-                    break
-                del entries[: len(bodies)]
+            try:
+                for path, group in itertools.groupby(list(entries), key=lambda entry: entry[0]):
+                    bodies = [body for _, body in group]
+                    self._send(path, bodies)
+                    del entries[: len(bodies)]
+            except Exception as error:  # whatever it is, the thread continues
+                log.warning("what was shown and done is sent again later: %r", error)
             with self._change:
                 if entries:
                     self._queue.extendleft(reversed(entries))
@@ -263,40 +266,37 @@ class Client:
                 self._sending = 0
                 self._change.notify_all()
 
-    def _send(self, path: str, entries: list[dict[str, Any]]) -> bool:
-        """Send entries; return False if they are to be sent again."""
-        try:
-            answer = self._http.post(self._base + path, json=entries)
-        except httpx.HTTPError:
-            return False
-        if answer.status_code in (429, 503):
-            return False
-        if answer.status_code >= 400 and len(entries) > 1:  # one of them is wrong
-            return all(self._send(path, [entry]) for entry in entries)
-        if answer.status_code >= 400:
-            log.warning("the sidecar refused %d entries: %s", len(entries), _detail(answer))
-            self.dropped += len(entries)
-            return True
+    def _send(self, path: str, entries: list[dict[str, Any]]) -> None:
+        """Send entries; an error is raised if they are to be sent again, as by an answer that is not the sidecar's."""
+        body = json.dumps(entries, default=str)  # the sidecar refuses what is no JSON
+        answer = self._http.post(self._base + path, content=body, headers={"Content-Type": "application/json"})
+        if answer.is_client_error and answer.status_code not in (408, 429):
+            if len(entries) == 1:
+                log.warning("the sidecar refused an entry: %s", _detail(answer))
+                self.dropped += 1
+            else:  # one of them is wrong
+                for entry in entries:
+                    self._send(path, [entry])
+            return
+        told = answer.raise_for_status().json()
+        stored, missing = told["stored"], set(told["missing"])
         if path != "/shown" or self._vectors is None:
-            return True
-        told = answer.json()
-        if not told["stored"]:  # which vectors are missing is known once it is
+            return
+        if not stored:  # which vectors are missing is known once it is
             for entry in entries:
                 self._put(path, {name: entry[name] for name in ("search_id", "ids")})
             with self._change:
                 self._change.wait_for(lambda: self._closed, _PAUSE)
-        missing = set(told["missing"])
         if missing:
             try:
                 vectors = {id: _encoded(vector) for id, vector in self._vectors(sorted(missing)).items()}
             except Exception:
                 log.exception("the vectors of missing items could not be read")
-                return True
+                return
             for entry in entries:
                 here = {id: vectors.pop(id) for id in entry["ids"] if id in vectors}
                 if here:
                     self._put(path, {"search_id": entry["search_id"], "ids": entry["ids"], "vectors": here})
-        return True
 
 
 def _encoded(vector: ArrayLike) -> str:
