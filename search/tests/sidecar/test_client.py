@@ -193,6 +193,7 @@ def test_an_entry_that_is_no_json_is_not_sent_for_ever(http):
         client.event("search", {"d1"})
         client.event("search", "d1", value=np.nan)
         assert client.flush()
+    assert client.dropped == 2
 
 
 def test_an_entry_that_is_refused_does_not_take_the_others_with_it(sidecar, http):
@@ -206,6 +207,20 @@ def test_an_entry_that_is_refused_does_not_take_the_others_with_it(sidecar, http
         assert client.flush()
     assert client.dropped == 1
     assert sidecar.store.counts(sidecar.space("s").space.id) == {}
+
+
+def test_entries_that_the_sidecar_does_not_count_are_logged_and_counted(sidecar, http, caplog):
+    with client_of(http) as client:
+        search = client.embed(vector(0))
+        client.shown(search, IDS)
+        with client._change:  # they go in one request
+            for at in range(9):
+                client.event(f"search {at % 2}", "d0")
+            client.event(search, "d0")
+        assert client.flush()
+    assert client.dropped == 9
+    (line,) = caplog.messages
+    assert line.startswith("the sidecar did not take 9 entries: the search is unknown")
 
 
 def test_errors_of_calls_have_the_words_of_the_sidecar(http):

@@ -75,7 +75,8 @@ class Client:
     """Embeds queries by what a sidecar has learned, and sends it what was shown and done in the background.
 
     No search waits for the sidecar or fails by it: without it, queries are embedded by the last model or not at all,
-    and what cannot be sent is dropped beyond a number of entries, and counted in `dropped`.
+    and what cannot be sent is dropped beyond a number of entries. `dropped` counts these, and those that the sidecar
+    refused or ignored; the log says why.
 
     Parameters
     ----------
@@ -272,14 +273,15 @@ class Client:
         answer = self._http.post(self._base + path, content=body, headers={"Content-Type": "application/json"})
         if answer.is_client_error and answer.status_code not in (408, 429):
             if len(entries) == 1:
-                log.warning("the sidecar refused an entry: %s", _detail(answer))
-                self.dropped += 1
+                self._drop([_detail(answer)])
             else:  # one of them is wrong
                 for entry in entries:
                     self._send(path, [entry])
             return
         told = answer.raise_for_status().json()
-        stored, missing = told["stored"], set(told["missing"])
+        stored, missing, problems = told["stored"], set(told["missing"]), told["problems"]
+        if problems:
+            self._drop([one["reason"] for one in problems])
         if path != "/shown" or self._vectors is None:
             return
         if not stored:  # which vectors are missing is known once it is
@@ -297,6 +299,10 @@ class Client:
                 here = {id: vectors.pop(id) for id in entry["ids"] if id in vectors}
                 if here:
                     self._put(path, {"search_id": entry["search_id"], "ids": entry["ids"], "vectors": here})
+
+    def _drop(self, reasons: list[str]) -> None:
+        log.warning("the sidecar did not take %d entries: %s", len(reasons), "; ".join(sorted({*reasons})[:3]))
+        self.dropped += len(reasons)
 
 
 def _encoded(vector: ArrayLike) -> str:
