@@ -158,6 +158,14 @@ def test_what_was_shown_and_done_arrives_with_the_vectors_that_are_missing(sidec
     assert client.dropped == 0
 
 
+def test_what_was_seen_stays_when_vectors_are_sent(sidecar, http):
+    with client_of(http, vectors=lambda ids: {id: vector(IDS.index(id)) for id in ids}) as client:
+        client.shown(client.embed(vector(0)), IDS, seen=2, positions=[4, 5, 6])
+        assert client.flush()
+    (entry,) = sidecar.store.read_log(sidecar.space("s").space.id, 0, 10)
+    assert (entry.ids, entry.positions) == (IDS[:2], [4, 5])
+
+
 def test_without_the_sidecar_searches_go_on_and_the_queue_is_bounded():
     http = httpx.Client(transport=Down(), base_url="http://127.0.0.1")
     with Client(space="s", http=http, queue=10) as client:
@@ -240,12 +248,11 @@ def test_rankings_are_mixed_for_the_mixed_arm(sidecar, http):
     assert len(ids) == len(teams) == 3
 
 
-def test_vectors_are_sent_also_if_the_page_was_stored_later():
-    """A busy sidecar answers before it has stored a page, and cannot say yet which vectors are missing."""
-    later = {**ACCEPTED, "stored": False}
-    http, bodies = answering(later, {**ACCEPTED, "missing": ["d1"]}, ACCEPTED)
-    with client_of(http, vectors=lambda ids: {id: vector(1) for id in ids}) as client:
-        client.shown("search", IDS)
-        wait_for(lambda: len(bodies) == 3)
-    assert [body["search_id"] for body in bodies] == ["search"] * 3
-    assert bodies[2]["vectors"] == {"d1": encoded(vector(1))}
+def test_a_page_in_the_spool_of_the_sidecar_is_sent_once_more_with_all_vectors():
+    http, bodies = answering({**ACCEPTED, "stored": False, "missing": []})
+    with client_of(http, vectors=lambda ids: {id: vector(1) for id in [*IDS, *ids] if id != "unknown"}) as client:
+        client.shown("search", [*IDS, "unknown"], seen=2, vectors={"d0": vector(0)})
+        assert client.flush()
+    first, again = bodies
+    assert first["vectors"] == {"d0": encoded(vector(0))}
+    assert again == first | {"vectors": {**first["vectors"], "d1": encoded(vector(1)), "d2": encoded(vector(1))}}

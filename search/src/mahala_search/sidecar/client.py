@@ -284,21 +284,22 @@ class Client:
             self._drop([one["reason"] for one in problems])
         if path != "/shown" or self._vectors is None:
             return
-        if not stored:  # which vectors are missing is known once it is
-            for entry in entries:
-                self._put(path, {name: entry[name] for name in ("search_id", "ids")})
-            with self._change:
-                self._change.wait_for(lambda: self._closed, _PAUSE)
-        if missing:
-            try:
-                vectors = {id: _encoded(vector) for id, vector in self._vectors(sorted(missing)).items()}
-            except Exception:
-                log.exception("the vectors of missing items could not be read")
-                return
-            for entry in entries:
-                here = {id: vectors.pop(id) for id in entry["ids"] if id in vectors}
-                if here:
-                    self._put(path, {"search_id": entry["search_id"], "ids": entry["ids"], "vectors": here})
+        refused = {one["entry"] for one in problems}
+        pages = [entry for at, entry in enumerate(entries) if at not in refused]
+        # Which vectors are missing is not known of pages in the sidecar's spool: all are sent, once.
+        wanted = {id for page in pages for id in page["ids"] if not stored or id in missing}
+        wanted -= {id for page in pages for id in page["vectors"]}
+        if not wanted:
+            return
+        try:
+            vectors = {id: _encoded(one) for id, one in self._vectors(sorted(wanted)).items() if id in wanted}
+        except Exception:
+            log.exception("the vectors of missing items could not be read")
+            return
+        for page in pages:
+            here = {id: vectors.pop(id) for id in page["ids"] if id in vectors}
+            if here:
+                self._put(path, {**page, "vectors": page["vectors"] | here})
 
     def _drop(self, reasons: list[str]) -> None:
         log.warning("the sidecar did not take %d entries: %s", len(reasons), "; ".join(sorted({*reasons})[:3]))
