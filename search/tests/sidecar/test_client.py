@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 
 import httpx
@@ -15,7 +18,7 @@ from mahala_search.sidecar.demo.run import SPACE
 from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.records import Control
 
-from .http_sidecar import WIDTH, embedded, http_of, make, opened, publish, query, vector, wait_for
+from .http_sidecar import WIDTH, embedded, http_of, make, opened, publish, query, running, vector, wait_for
 
 IDS = ["d0", "d1", "d2"]
 
@@ -202,6 +205,30 @@ def test_an_entry_that_is_no_json_is_not_sent_for_ever(http):
         client.event("search", "d1", value=np.nan)
         assert client.flush()
     assert client.dropped == 2
+
+
+FORKED = """
+import os, sys, numpy, mahala_search
+
+client = mahala_search.Client(sys.argv[1], "s", vectors=lambda ids: {id: numpy.ones(4) for id in ids})
+with client._change:  # it is locked in the child, and something waits
+    client.shown(client.embed(numpy.ones(4), user="parent"), ["d0"])
+    child = os.fork()
+if child == 0:
+    assert not client._queue
+    client.shown(client.embed(numpy.ones(4), user="child"), ["d1"])
+else:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_sends_what_is_its_own_and_both_send_the_rest_when_they_end(sidecar):
+    make(sidecar)
+    with running(sidecar) as address:
+        subprocess.run([sys.executable, "-c", FORKED, address], check=True, timeout=60.0)
+    entries = sidecar.store.read_log(sidecar.space("s").space.id, 0, 10)
+    assert sorted(one.ids for one in entries) == [["d0"], ["d1"]]
 
 
 def test_an_entry_that_is_refused_does_not_take_the_others_with_it(sidecar, http):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import itertools
 import json
 import logging
+import os
 import threading
 import time
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Self
 
 import httpx
@@ -26,8 +30,8 @@ from mahala_search.sidecar.serving import Boost, Served
 
 log = logging.getLogger("mahala_search.client")
 
-# Entries of one request, and seconds before what could not be sent is sent again.
-_BATCH, _PAUSE = 200, 1.0
+# Entries of one request, seconds before what could not be sent is sent again, and seconds for the rest at exit.
+_BATCH, _PAUSE, _LAST = 200, 1.0, 2.0
 
 
 class ServiceError(RuntimeError):
@@ -76,7 +80,7 @@ class Client:
 
     No search waits for the sidecar or fails by it: without it, queries are embedded by the last model or not at all,
     and what cannot be sent is dropped beyond a number of entries. `dropped` counts these, and those that the sidecar
-    refused or ignored; the log says why.
+    refused or ignored; the log says why. What waits when a process ends has two seconds to be sent.
 
     Parameters
     ----------
@@ -87,7 +91,7 @@ class Client:
     refresh : seconds between two looks for a newer model
     timeout : seconds for one request
     queue : entries that wait to be sent at most
-    http : an `httpx.Client` to use instead of a new one
+    http : an `httpx.Client` to use instead of a new one; unlike that, it cannot be shared with a fork of the process
     """
 
     def __init__(
@@ -102,21 +106,34 @@ class Client:
         queue: int = 10_000,
         http: httpx.Client | None = None,
     ) -> None:
-        self._is_own = http is None
-        self._http = http or httpx.Client(base_url=address, timeout=timeout)
-        self._http.headers.update({} if key is None else {"Authorization": f"Bearer {key}"})
+        self._given, self._connect = http, partial(httpx.Client, base_url=address, timeout=timeout)
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._base, self._vectors, self._pause = f"/v1/spaces/{space}", vectors, refresh
         self._served: Served | None = None
         self._tag = ""
-        self._queue: deque[tuple[str, dict[str, Any]]] = deque()
         self._most = queue
-        self._sending = 0  # entries that are on their way
         self.dropped = 0
-        self._change = threading.Condition()
         self._closed = False
+        self._begin()
         self._follow()
-        self._thread = threading.Thread(target=self._run, name="mahala-client", daemon=True)
-        self._thread.start()
+        self._start()
+        _open.add(self)
+
+    def _begin(self) -> None:
+        """Begin without a thread, also in the child of a fork: what waited, the parent sends by its connections."""
+        self._http = self._given or self._connect(verify=_certificates())
+        self._http.headers.update(self._headers)
+        self._queue: deque[tuple[str, dict[str, Any]]] = deque()
+        self._sending = 0  # entries that are on their way
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def _start(self) -> None:
+        """Start the thread if this process has none."""
+        with self._change:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="mahala-client", daemon=True)
+                self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -130,9 +147,11 @@ class Client:
         with self._change:
             self._closed = True
             self._change.notify_all()
-        self._thread.join(seconds)
-        if self._is_own:
+        if self._thread is not None:
+            self._thread.join(seconds)
+        if self._given is None:
             self._http.close()
+        _open.discard(self)
 
     def embed(
         self, vector: ArrayLike, id: str | int | None = None, *, user: str | int | None = None, **more: str | None
@@ -143,6 +162,7 @@ class Client:
         Numbers are taken as their text.
         """
         served, own, search_id = self._served, np.asarray(vector, dtype=np.float64), uuid.uuid4().hex
+        self._start()
         given = id, user, more.get("text"), more.get("arm")
         id, user, text, arm = (None if one is None else str(one) for one in given)
         mapped, boosts, version = own, list[Boost](), 0
@@ -233,6 +253,7 @@ class Client:
             log.warning("the model of the sidecar could not be read: %s", error)
 
     def _put(self, path: str, body: dict[str, Any]) -> None:
+        self._start()
         with self._change:
             self._queue.append((path, body))
             while len(self._queue) > self._most:
@@ -304,6 +325,26 @@ class Client:
     def _drop(self, reasons: list[str]) -> None:
         log.warning("the sidecar did not take %d entries: %s", len(reasons), "; ".join(sorted({*reasons})[:3]))
         self.dropped += len(reasons)
+
+
+_certificates = cache(httpx.create_ssl_context)  # they take a tenth of a second
+# Clients that are not closed.
+_open = weakref.WeakSet[Client]()
+
+
+def _begin_all() -> None:
+    for client in _open:
+        client._begin()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for client in _open:
+        client.flush(_LAST)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all)
 
 
 def _encoded(vector: ArrayLike) -> str:
