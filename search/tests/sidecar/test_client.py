@@ -201,6 +201,15 @@ def test_what_did_not_reach_the_sidecar_is_sent_again(answer, monkeypatch):
 
 def test_an_entry_that_is_no_json_is_not_sent_for_ever(http):
     with client_of(http) as client:
+@pytest.mark.parametrize("answer", [httpx.Response(302), HTML])
+def test_a_page_of_a_proxy_does_not_fail_a_search(answer):
+    http, _ = answering(answer)
+    with client_of(http) as client:
+        assert client.rerank(vector(0), [{"id": "a", "score": 1.0}, {"id": "b", "score": 2.0}]) == (["b", "a"], None)
+        with pytest.raises((ServiceError, ValueError)):
+            client.call("POST", "/forget", {"user": "u"})
+
+
         client.event("search", {"d1"})
         client.event("search", "d1", value=np.nan)
         assert client.flush()

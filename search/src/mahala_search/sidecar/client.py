@@ -219,15 +219,15 @@ class Client:
         try:
             body = {"query": query, "candidates": list(candidates)} | ({} if k is None else {"k": k})
             answer = self.call("POST", "/rerank", body)
-        except (httpx.TransportError, ServiceError) as error:
+            return [one["id"] for one in answer["results"]], answer["search_id"]
+        except Exception as error:  # also the answer of something else in the place of the sidecar
             log.warning("the sidecar did not rerank: %s", error)
             return [one["id"] for one in sorted(candidates, key=lambda one: -one["score"])][:k], None
-        return [one["id"] for one in answer["results"]], answer["search_id"]
 
     def call(self, method: str, path: str = "", body: Any = None) -> Any:
         """Send a request to the space, such as ("GET", "/report"); return the answer, or raise ServiceError."""
         answer = self._http.request(method, self._base + path, json=body)
-        if answer.status_code >= 400:
+        if not answer.is_success:
             raise ServiceError(answer.status_code, _detail(answer))
         return answer.json()
 
