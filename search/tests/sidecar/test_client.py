@@ -120,8 +120,10 @@ def test_ids_that_are_numbers_are_taken_as_their_text(sidecar, http):
     publish(sidecar, remembered={"17": {"d9": 0.5}})
     with client_of(http) as client:
         search = client.embed(vector(0), 17, user=np.int64(5), text=3.5)
-        client.shown(search, IDS)
+        client.shown(search, [1, np.int64(2)], vectors={1: vector(1), 2: vector(2)})
+        client.event(search, 2)
         assert client.flush()
+    assert sidecar.store.read_log(sidecar.space("s").space.id, 0, 10)[-1].ids == ["1", "2"]
     assert list(search.boosts) == ["d9"]
     assert [search.made["query"][name] for name in ("id", "user", "text")] == ["17", "5", "3.5"]
     assert client.dropped == 0
@@ -199,8 +201,6 @@ def test_what_did_not_reach_the_sidecar_is_sent_again(answer, monkeypatch):
     assert client.dropped == 0
 
 
-def test_an_entry_that_is_no_json_is_not_sent_for_ever(http):
-    with client_of(http) as client:
 @pytest.mark.parametrize("answer", [httpx.Response(302), HTML])
 def test_a_page_of_a_proxy_does_not_fail_a_search(answer):
     http, _ = answering(answer)
@@ -210,7 +210,9 @@ def test_a_page_of_a_proxy_does_not_fail_a_search(answer):
             client.call("POST", "/forget", {"user": "u"})
 
 
-        client.event("search", {"d1"})
+def test_an_entry_that_is_no_json_is_not_sent_for_ever(http):
+    with client_of(http) as client:
+        client.event("search", "d1", user={"u"})
         client.event("search", "d1", value=np.nan)
         assert client.flush()
     assert client.dropped == 2

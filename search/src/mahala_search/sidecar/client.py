@@ -189,9 +189,9 @@ class Client:
         vectors: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         """Tell what was shown for a search, from the top, and how many of it came into view."""
-        body: dict[str, Any] = {"search_id": search if isinstance(search, str) else search.id, "ids": list(ids)}
-        body |= {"seen": seen, "positions": positions, "teams": teams}
-        body["vectors"] = {id: _encoded(vector) for id, vector in (vectors or {}).items()}
+        body: dict[str, Any] = {"search_id": search if isinstance(search, str) else search.id}
+        body |= {"ids": [str(id) for id in ids], "seen": seen, "positions": positions, "teams": teams}
+        body["vectors"] = {str(id): _encoded(vector) for id, vector in (vectors or {}).items()}
         body["search"] = None if isinstance(search, str) else search.made
         self._put("/shown", body)
 
@@ -201,7 +201,7 @@ class Client:
         `user`, `value`, `revenue` and `timestamp` may be given, too.
         """
         id = search if isinstance(search, str) else search.id
-        self._put("/events", {"search_id": id, "item": item, "type": type, "timestamp": time.time(), **more})
+        self._put("/events", {"search_id": id, "item": str(item), "type": type, "timestamp": time.time(), **more})
 
     @staticmethod
     def interleave(search: Search, learned: Sequence[str], plain: Sequence[str], k: int = 10) -> tuple[list[str], str]:
