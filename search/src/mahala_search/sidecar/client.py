@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import itertools
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ from mahala_search.sidecar.experiment.arms import interleaved
 from mahala_search.sidecar.records import BASES
 from mahala_search.sidecar.serving import Boost, Served
 
+Id = str | int | None
 log = logging.getLogger("mahala_search.client")
 
 # Entries of one request, seconds before what could not be sent is sent again, and seconds for the rest at exit.
@@ -120,19 +120,18 @@ class Client:
         _open.add(self)
 
     def _begin(self) -> None:
-        """Begin without a thread, also in the child of a fork: what waited, the parent sends by its connections."""
+        """Begin, also in the child of a fork, where no thread runs: the parent sends what waited by its connections."""
         self._http = self._given or self._connect(verify=_certificates())
         self._http.headers.update(self._headers)
         self._queue: deque[tuple[str, dict[str, Any]]] = deque()
         self._sending = 0  # entries that are on their way
         self._change = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="mahala-client", daemon=True)
 
     def _start(self) -> None:
-        """Start the thread if this process has none."""
+        """Start the thread unless it was started in this process."""
         with self._change:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="mahala-client", daemon=True)
+            if self._thread.ident is None:
                 self._thread.start()
 
     def __enter__(self) -> Self:
@@ -147,15 +146,13 @@ class Client:
         with self._change:
             self._closed = True
             self._change.notify_all()
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join(seconds)
         if self._given is None:
             self._http.close()
         _open.discard(self)
 
-    def embed(
-        self, vector: ArrayLike, id: str | int | None = None, *, user: str | int | None = None, **more: str | None
-    ) -> Search:
+    def embed(self, vector: ArrayLike, id: Id = None, *, user: Id = None, **more: Id) -> Search:
         """Return what to search with for a query, whose `id` tells it from others; `user` is who searches.
 
         `text` is stored by spaces that keep texts, and `arm` is that of a comparison which the team makes itself.
@@ -272,13 +269,11 @@ class Client:
             if time.monotonic() >= due and not self._closed:
                 self._follow()
                 due = time.monotonic() + self._pause
-            # What was shown goes first: its events name it.
-            entries.sort(key=lambda entry: entry[0] != "/shown")
             try:
-                for path, group in itertools.groupby(list(entries), key=lambda entry: entry[0]):
-                    bodies = [body for _, body in group]
-                    self._send(path, bodies)
-                    del entries[: len(bodies)]
+                for path in ("/shown", "/events"):  # what was shown goes first: its events name it
+                    if bodies := [body for kind, body in entries if kind == path]:
+                        self._send(path, bodies)
+                        entries = [entry for entry in entries if entry[0] != path]
             except Exception as error:  # whatever it is, the thread continues
                 log.warning("what was shown and done is sent again later: %r", error)
             with self._change:
@@ -292,17 +287,20 @@ class Client:
         """Send entries; an error is raised if they are to be sent again, as by an answer that is not the sidecar's."""
         body = json.dumps(entries, default=str)  # the sidecar refuses what is no JSON
         answer = self._http.post(self._base + path, content=body, headers={"Content-Type": "application/json"})
-        if answer.is_client_error and answer.status_code not in (408, 429):
-            if len(entries) == 1:
-                self._drop([_detail(answer)])
-            else:  # one of them is wrong
-                for entry in entries:
-                    self._send(path, [entry])
+        is_refused = answer.is_client_error and answer.status_code not in (408, 429)
+        if is_refused and len(entries) > 1:  # one of them is wrong
+            for entry in entries:
+                self._send(path, [entry])
             return
-        told = answer.raise_for_status().json()
+        if is_refused:
+            told: Any = {"stored": True, "missing": [], "problems": [{"entry": 0, "reason": _detail(answer)}]}
+        else:
+            told = answer.raise_for_status().json()
         stored, missing, problems = told["stored"], set(told["missing"]), told["problems"]
         if problems:
-            self._drop([one["reason"] for one in problems])
+            reasons = sorted({one["reason"] for one in problems})
+            log.warning("the sidecar did not take %d entries: %s", len(problems), "; ".join(reasons[:3]))
+            self.dropped += len(problems)
         if path != "/shown" or self._vectors is None:
             return
         refused = {one["entry"] for one in problems}
@@ -322,29 +320,12 @@ class Client:
             if here:
                 self._put(path, {**page, "vectors": page["vectors"] | here})
 
-    def _drop(self, reasons: list[str]) -> None:
-        log.warning("the sidecar did not take %d entries: %s", len(reasons), "; ".join(sorted({*reasons})[:3]))
-        self.dropped += len(reasons)
-
 
 _certificates = cache(httpx.create_ssl_context)  # they take a tenth of a second
-# Clients that are not closed.
-_open = weakref.WeakSet[Client]()
-
-
-def _begin_all() -> None:
-    for client in _open:
-        client._begin()
-
-
-@atexit.register
-def _flush_all() -> None:
-    for client in _open:
-        client.flush(_LAST)
-
-
+_open = weakref.WeakSet[Client]()  # those that are not closed
+atexit.register(lambda: [client.flush(_LAST) for client in _open])
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all)
+    os.register_at_fork(after_in_child=lambda: [*map(Client._begin, _open)])
 
 
 def _encoded(vector: ArrayLike) -> str:
