@@ -15,7 +15,7 @@ VALUES = {"click": 1.0, "dwell": 1.0, "like": 2.0, "watch": 2.0, "add_to_cart": 
 PAGE = 10
 # Seconds of a dwell from which on it counts; seconds by which a clock may be ahead.
 SHORTEST, AHEAD = 5.0, 300.0
-# The longest ids, of searches and of all others, the longest kind, how many items shown are read, the last position.
+# The longest ids, of searches and of all others, the longest kind and arm, how many items are read, the last position.
 _LONGEST_SEARCH, _LONGEST, _LONGEST_KIND, _MOST_SHOWN, _LAST = 200, 256, 32, 200, 10_000
 # Characters that not every database takes.
 REFUSED = re.compile("[\x00\ud800-\udfff]")
@@ -92,7 +92,8 @@ def _mahala(event: Mapping[str, Any]) -> Shown | Reaction:
     if not isinstance(query, Mapping):
         raise ValueError('query must be an object with "vector", "item" or "text"')
     read = _query(query, query.get("text"), _optional_id(query, "id"))
-    items, user, arm = _items(event["shown"], "shown"), _optional_id(event, "user"), _optional_id(event, "arm")
+    items, user = _items(event["shown"], "shown"), _optional_id(event, "user")
+    arm = _optional_id(event, "arm", _LONGEST_KIND)
     seen = None if event.get("seen") is None else _place(event["seen"], "seen", least=0)
     lists = {} if event.get("signals") is None else event["signals"]
     if not isinstance(lists, Mapping):
@@ -201,8 +202,8 @@ def _id(event: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str:
     return text
 
 
-def _optional_id(event: Mapping[str, Any], field: str) -> str | None:
-    return None if event.get(field) is None else _id(event, field)
+def _optional_id(event: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str | None:
+    return None if event.get(field) is None else _id(event, field, longest)
 
 
 def _items(values: Any, field: str) -> list[str]:

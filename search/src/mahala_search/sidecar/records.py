@@ -90,6 +90,7 @@ class Space:
     generation: int = 0  # raised when something was forgotten: the log is learned again, beside what is served
     pinned: int | None = None  # the version that is served; 0 is the plain ranking, None the newest
     successor: str | None = None  # the name of the space of the next encoder
+    problem: str | None = None  # why it is not learned
 
 
 def key_of(salt: bytes, text: str) -> str:

@@ -33,8 +33,13 @@ class Current(NamedTuple):
     space: Space
     served: Served
     status: Mapping[str, Any]
-    problem: str | None
+    lost: str | None  # why the pinned version is not served
     secret: bytes
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the space."""
+        return self.lost or self.space.problem
 
 
 class Sidecar:

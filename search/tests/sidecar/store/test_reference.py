@@ -24,7 +24,7 @@ class Page:
         self.id, self.query, self.user, self.at = search.id, search.query.key, search.user, search.at
         self.ids = self.seen = None
         self.reactions = {}  # by item and kind: value, revenue, user, time
-        self.logged = None  # the value of each item in the log
+        self.logged = None  # the items whose reactions are in the log
         self.forgotten = False
 
     def counted(self):
@@ -41,13 +41,14 @@ class Reference:
         self.rows = set()  # queries, with a vector or without
 
     def write(self, works):
-        touched, outcomes = [], []
+        touched = []
         for work in works:  # pages that are there already come first, in the order of the works
             if (id := getattr(work, "search_id", None) or work.id) in self.pages and id not in touched:
                 touched.append(id)
-        for work in works:
-            outcome = self.take(work)
-            outcomes.append(outcome)
+        outcomes = {}
+        for kind in (Search, Shown, Reaction):
+            outcomes |= {at: self.take(work) for at, work in enumerate(works) if isinstance(work, kind)}
+        for outcome in outcomes.values():
             if isinstance(outcome, str):
                 self.counts[outcome] = self.counts.get(outcome, 0) + 1
         touched += [
@@ -56,7 +57,7 @@ class Reference:
             if id not in touched and id in {getattr(w, "search_id", None) or w.id for w in works}
         ]
         self.settle(touched)
-        return outcomes
+        return [outcomes[at] for at in range(len(works))]
 
     def take(self, work):
         """Return whether a work is new, or why it is ignored."""
@@ -74,15 +75,15 @@ class Reference:
         if isinstance(work, Shown):
             is_new = page.ids is None
             if is_new:
-                page.ids, page.seen = list(work.ids), work.seen
-            elif page.seen is not None:
-                page.seen = max(page.seen, len(page.ids) if work.seen is None else work.seen)
+                page.ids, page.seen = list(work.ids), None if work.seen is None else min(work.seen, len(work.ids))
+            elif page.seen is not None and work.seen is not None:
+                page.seen = max(page.seen, min(work.seen, len(page.ids)))
             self.items |= {id for id in work.vectors if id in page.ids}
             return is_new
         user = work.user or page.user
         if page.ids is None or work.item not in page.ids:
             return writes.NOT_SHOWN
-        if (reason := self.refusal(user, work.at)) is not None:
+        if (reason := self.refusal(user, min(work.at, page.at))) is not None:
             return reason
         if work.kind == "impression":
             before = page.seen
@@ -132,7 +133,7 @@ class Reference:
         for (item, _), one in page.reactions.items():
             if item not in largest or one[0] > largest[item][0]:
                 largest[item] = one
-        new = {item: one for item, one in largest.items() if one[0] > (page.logged or {}).get(item, 0.0)}
+        new = {item: one for item, one in largest.items() if item not in (page.logged or ())}
         users = []
         for item in dict.fromkeys(item for item, _ in page.reactions):
             if item in new and new[item][2] not in users:
@@ -144,8 +145,8 @@ class Reference:
             entry = {item: mine.get(item, 0.0) for item in page.counted() if item in mine or item not in largest}
             self.n_logged += 1
             self.log.append((self.n_logged, page.id, user, entry, page.logged is None))
-            page.logged = (page.logged or {}) | mine
-        page.logged = page.logged or {}
+            page.logged = {*(page.logged or ()), *mine}
+        page.logged = page.logged or set()
 
     def forget(self, user):
         own = [page for page in self.pages.values() if page.user == user and not page.forgotten]
@@ -154,12 +155,7 @@ class Reference:
         others = [page for page in self.pages.values() if any(one[2] == user for one in page.reactions.values())]
         for page in others:
             page.reactions = {key: one for key, one in page.reactions.items() if one[2] != user}
-            left = {}
-            for (item, _), one in page.reactions.items():
-                left[item] = max(left.get(item, 0.0), one[0])
-            page.logged = page.logged and {
-                item: min(value, left[item]) for item, value in page.logged.items() if item in left
-            }
+            page.logged = page.logged and page.logged & {item for item, _ in page.reactions}
         self.log = [entry for entry in self.log if not self.pages[entry[1]].forgotten and entry[2] != user]
         self.forgotten[user] = time.time()
         self.forget_queries()
@@ -192,7 +188,7 @@ def visit(random):
     works = [search] if random.random() < 0.7 else []
     if random.random() < 0.7:
         vectors = {id: VECTOR for id in ids if random.random() < 0.6}
-        seen = random.choice([None, *range(len(ids) + 1)])
+        seen = random.choice([None, *range(len(ids) + 2)])
         works.append(Shown(page, ids, seen, vectors=vectors, search=random.choice([None, search])))
     for _ in range(random.randrange(4)):
         item, kind = random.choice([*ids, *ids, *ITEMS]), random.choice(["click", "purchase", "impression"])

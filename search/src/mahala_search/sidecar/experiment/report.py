@@ -13,7 +13,7 @@ from mahala_search.sidecar.experiment.statistics import (
     mean_interval,
     reach_after,
 )
-from mahala_search.sidecar.records import LEARNED, MIXED, PLAIN, Space
+from mahala_search.sidecar.records import BASES, LEARNED, MIXED, PLAIN, Space
 
 # A smaller difference, as a share of what plain search has, does not matter.
 USEFUL = 0.03
@@ -85,7 +85,7 @@ def _arms(outcomes: Outcomes, mode: str) -> list[str]:
     if mode != "team":
         return [LEARNED, PLAIN if mode == "plain" else MIXED]
     names = sorted(set(outcomes.arm.tolist())) or [PLAIN]
-    base = next((name for name in (PLAIN, "control") if name in names), names[0])
+    base = next((name for name in BASES if name in names), names[0])
     return [*(name for name in names if name != base), base]
 
 

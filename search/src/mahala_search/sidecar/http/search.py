@@ -18,7 +18,7 @@ from mahala_search.sidecar.experiment.arms import interleaved
 from mahala_search.sidecar.http import bodies, tokens
 from mahala_search.sidecar.http.api import Api, Call
 from mahala_search.sidecar.http.bodies import decoded, encoded
-from mahala_search.sidecar.records import MIXED, PLAIN, Query, Search, Shown, Unavailable, Unknown, Work
+from mahala_search.sidecar.records import BASES, MIXED, Query, Search, Shown, Unavailable, Unknown, Work
 from mahala_search.sidecar.service import Current, Sidecar
 
 # Seconds that an answer waits until its search is written; without an id, the search goes on and is not counted.
@@ -57,7 +57,7 @@ def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[lis
     mapped, scales = served.embed(rows)
     results: list[dict[str, Any]] = []
     for search, row, vector, scale in zip(searches, rows, mapped, scales, strict=True):
-        is_plain = search.arm == PLAIN
+        is_plain = search.arm in BASES
         boosts = [] if is_plain else served.boosts(row, search.query.key, float(scale))
         results.append(
             {
@@ -124,7 +124,7 @@ def reranked(sidecar: Sidecar, current: Current, body: bodies.RerankBody) -> tup
     assert search.query.vector is not None
     order, scores = served.rerank(search.query.vector, search.query.key, ids, signals, vectors)
     score_of, teams = dict(zip(order, scores, strict=True)), None
-    if search.arm in (PLAIN, MIXED):
+    if search.arm in (*BASES, MIXED):
         plain = sorted(range(len(ids)), key=lambda at: -candidates[at].score)
         number = {id: at for at, id in enumerate(ids)}
         if search.arm == MIXED:

@@ -62,6 +62,10 @@ def put_space(call: Call, body: bodies.SpaceBody) -> dict[str, Any]:
         call.check_all()
         before = Settings(body.width, body.similarity, body.encoder)
     given: dict[str, Any] = {field: getattr(body, field) for field in body.model_fields_set}
+    if given.get("resolver") is not None:
+        from mahala_search.sidecar.resolvers.base import check_kind
+
+        check_kind(given["resolver"])
     if "control" in given:
         given["control"] = Control(body.control.share, body.control.mode)
     return about(sidecar, sidecar.put(name, replace(before, **given)))

@@ -7,7 +7,7 @@ import time
 
 from mahala import ModelFileError
 from mahala_search.sidecar.learning.learner import SpaceLearner
-from mahala_search.sidecar.records import Space
+from mahala_search.sidecar.records import Space, Unavailable
 from mahala_search.sidecar.store.checkpoints import Checkpoints, LeaseLost
 from mahala_search.sidecar.store.store import Store
 
@@ -151,9 +151,13 @@ class Learning:
             self._learned.pop(space.id, None)
             self._renewal = 0.0
             return IDLE
-        except ValueError as error:  # its learner cannot be made
+        except Unavailable:
+            raise
+        except Exception as error:  # others are learned
+            if not isinstance(error, ValueError):  # such as of parameters
+                log.exception("%r cannot be learned", space.name)
             self._learned.pop(space.id, None)
-            self.problems[space.name] = str(error)
+            self.problems[space.name] = str(error) or repr(error)
             return 1.0
         self.problems.pop(space.name, None)
         return pause

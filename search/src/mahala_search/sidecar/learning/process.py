@@ -131,7 +131,7 @@ def learn(store: Store, checkpoints: Checkpoints, stop: threading.Event) -> None
     from mahala_search.sidecar.learning.learning import Learning
     from mahala_search.sidecar.learning.resolving import Resolving
 
-    learning, said = Learning(store, checkpoints), dict[str, str]()
+    learning, said = Learning(store, checkpoints), {"": ""}  # what another process has written is looked at
     with contextlib.closing(Resolving(store)) as resolving:
         resolving.start()
         print("learning", flush=True)
@@ -150,7 +150,10 @@ def learn(store: Store, checkpoints: Checkpoints, stop: threading.Event) -> None
             problems |= learning.problems | resolving.problems
             for name, problem in problems.items() - said.items():
                 log.warning("learning waits for %s: %s", name, problem)
-            said = problems
+            with contextlib.suppress(Unavailable):
+                if problems != said:
+                    store.set_problems(problems)
+                said = problems
             stop.wait(pause)
     with contextlib.suppress(Unavailable):
         learning.close()

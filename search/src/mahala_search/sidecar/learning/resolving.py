@@ -6,6 +6,8 @@ import logging
 import threading
 import time
 
+import numpy as np
+
 from mahala_search.sidecar.records import Space, Unavailable, Unknown
 from mahala_search.sidecar.resolvers.base import Encode, Resolver, new_encoder, new_resolver
 from mahala_search.sidecar.store.store import Store
@@ -76,9 +78,11 @@ class Resolving:
         """Ask for the vectors of all items and queries that were asked for in vain this often."""
         resolver, encode = self._resolver(space)
         while (ids := self._store.missing(space.id, _BATCH, tries)) and not self._stop.is_set():
-            vectors = resolver.vectors(ids)
-            known = {id: vectors[id] for id in ids if id in vectors}
+            vectors, shape = resolver.vectors(ids), (space.settings.width,)
+            known = {id: one for id, one in vectors.items() if one.shape == shape and np.isfinite(one).all()}
             self._store.add_vectors(space.id, known, [id for id in ids if id not in known])
+            for id in vectors.keys() - known.keys():
+                raise ValueError(f"the vector of {id!r} must have {shape[0]} finite numbers")
         while encode is not None and (texts := self._store.missing_queries(space.id, _BATCH, tries)):
             encoded = encode(list(texts.values()))
             self._store.add_vectors(space.id, {}, queries=dict(zip(texts, encoded, strict=True)))

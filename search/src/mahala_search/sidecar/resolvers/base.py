@@ -39,10 +39,7 @@ def new_resolver(settings: Mapping[str, Any]) -> Resolver:
     `encoder` belongs to `new_encoder`.
     """
     values = {name: value for name, value in settings.items() if name not in ("kind", "encoder")}
-    kind = settings.get("kind")
-    if kind not in _KINDS:
-        raise ValueError(f"kind of a resolver must be one of {', '.join(_KINDS)}, got {kind!r:.40}")
-    module, name = _KINDS[kind]
+    module, name = _KINDS[kind := check_kind(settings)]
     try:
         resolver: Resolver = getattr(importlib.import_module(f"mahala_search.sidecar.resolvers.{module}"), name)(
             **values
@@ -50,6 +47,14 @@ def new_resolver(settings: Mapping[str, Any]) -> Resolver:
     except TypeError as error:
         raise ValueError(f"the resolver {kind} cannot be made: {error}") from None
     return resolver
+
+
+def check_kind(settings: Mapping[str, Any]) -> str:
+    """Return the kind of the resolver of some settings."""
+    kind = settings.get("kind")
+    if kind not in _KINDS:
+        raise ValueError(f"kind of a resolver must be one of {', '.join(_KINDS)}, got {kind!r:.40}")
+    return str(kind)
 
 
 def new_encoder(settings: Mapping[str, Any]) -> Encode | None:

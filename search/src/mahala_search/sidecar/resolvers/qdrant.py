@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,8 +33,9 @@ class QdrantResolver:
         with_vectors: Any = True if self._vector is None else [self._vector]
         if self._field is None:
             points: Any = self._client.retrieve(
-                self._collection, [number(id) for id in ids], with_payload=False, with_vectors=with_vectors
-            )
+                self._collection, [point for id in ids if (point := point_id(id)) is not None], with_payload=False,
+                with_vectors=with_vectors,
+            )  # fmt: skip
             named = {str(point.id): point for point in points}
         else:
             matches = models.FieldCondition(key=self._field, match=models.MatchAny(any=list(ids)))
@@ -51,10 +54,14 @@ class QdrantResolver:
         self._client.close()
 
 
-def number(id: str) -> int | str:
-    """Return the id of a point: a number, if it is written as one.
+def point_id(id: str) -> int | str | None:
+    """Return the id of a point, a number or a UUID, or None: Qdrant would refuse all ids beside another one.
 
-    >>> number("17"), number("017"), number("5c56c793-69f3-4fbf-87e6-c4bf54c28c26")
-    (17, '017', '5c56c793-69f3-4fbf-87e6-c4bf54c28c26')
+    >>> point_id("17"), point_id("017"), point_id("5c56c793-69f3-4fbf-87e6-c4bf54c28c26")
+    (17, None, '5c56c793-69f3-4fbf-87e6-c4bf54c28c26')
     """
-    return int(id) if id.isdecimal() and str(int(id)) == id else id
+    if id.isdecimal():
+        return int(id) if str(int(id)) == id and int(id) < 2**64 else None
+    with contextlib.suppress(ValueError):
+        return id if str(uuid.UUID(id)) == id else None
+    return None

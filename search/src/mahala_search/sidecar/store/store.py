@@ -6,6 +6,7 @@ import hmac
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,7 +97,7 @@ class Store:
                 pages = sa.select(tables.pages.c.id).where(tables.pages.c.space == other.id).limit(1)
                 if connection.scalar(pages) is not None:
                     raise Conflict(f"{successor!r} has pages of its own: name a space that has none")
-                _create(connection, successor, Settings.of(other.settings), space)
+                _create(connection, successor, Settings.of(other.settings), space, other)
             return _space(_updated(connection, space.id, successor=successor))
 
     def copy_pages(self, space_id: str, before: float, limit: int = 200) -> int:
@@ -109,7 +110,9 @@ class Store:
             space = _locked(connection, tables.spaces.c.id == space_id)
             other = _locked(connection, tables.spaces.c.name == space.successor)
             is_copied = sa.exists().where(copy.c.space == other.id, copy.c.id == pages.c.id)
-            some = (pages.c.space == space_id) & (pages.c.at < before) & pages.c.ids.is_not(None) & ~is_copied
+            oldest = time.time() - 86400.0 * Settings.of(other.settings).retention
+            some = (pages.c.space == space_id) & pages.c.at.between(oldest, before) & pages.c.ids.is_not(None)
+            some &= ~is_copied
             rows = connection.execute(sa.select(pages).where(some).order_by(pages.c.at).limit(limit)).all()
             keys = [row.query for row in rows]
             of_queries = (tables.queries.c.space == space_id) & tables.queries.c.key.in_(keys)
@@ -223,6 +226,14 @@ class Store:
                 raise Unknown(f"there is no version {version} of the space: it was not kept, or never was")
             _updated(connection, space_id, pinned=version)
 
+    def set_problems(self, problems: Mapping[str, str]) -> None:
+        """Write why spaces are not learned, by their names."""
+        table = tables.spaces
+        with self.writing() as connection:
+            for space in self.spaces().values():
+                if space.problem != (problem := problems.get(space.name)):
+                    connection.execute(table.update().where(table.c.id == space.id).values(problem=problem))
+
     def counts(self, space_id: str) -> dict[str, int]:
         """Return how much was dropped or ignored, by the reason."""
         table = tables.counts
@@ -326,17 +337,16 @@ def _updated(connection: Any, space_id: str, **values: Any) -> Any:
     return connection.execute(statement.returning(*tables.spaces.c)).one()
 
 
-def _create(connection: Any, name: str, settings: Settings, successor_of: Any = None) -> Space:
-    """Make a space; as a successor, in the place of the one with this name, whose API keys remain."""
+def _create(connection: Any, name: str, settings: Settings, successor_of: Any = None, before: Any = None) -> Space:
+    """Make a space; as a successor, in the place of the one before, whose API keys and pinned version remain."""
     id = secrets.token_hex(8)
+    row: dict[str, Any] = {"id": id, "name": name, "settings": dataclasses.asdict(settings), "origin": id}
     if successor_of is not None:
-        before = connection.scalar(sa.select(tables.spaces.c.id).where(tables.spaces.c.name == name))
-        connection.execute(tables.keys.update().where(tables.keys.c.space == before).values(space=id))
-        _drop(connection, before)
-    row = {"id": id, "name": name, "settings": dataclasses.asdict(settings)}
-    row |= {"origin": id if successor_of is None else successor_of.origin}
+        connection.execute(tables.keys.update().where(tables.keys.c.space == before.id).values(space=id))
+        _drop(connection, before.id)
+        row |= {"origin": successor_of.origin, "pinned": before.pinned}
     connection.execute(tables.spaces.insert().values(**row, n_logged=0, generation=0, version=0))
-    return Space(id, name, settings)
+    return Space(id, name, settings, pinned=row.get("pinned"))
 
 
 def _drop(connection: Any, space_id: str) -> None:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
 # Raised by one with every change of the tables; a database with others is refused in words.
-SCHEMA = 2
+SCHEMA = 3
 
 metadata = sa.MetaData()
 
@@ -51,11 +51,12 @@ _KEY = sa.String(32)  # `records.key_of`: the HMAC of an id, in hexadecimal digi
 # One row. `secret` makes the keys of ids and signs tokens.
 about = _table("about", {}, schema=sa.Integer, secret=sa.LargeBinary)
 
-# `origin` is the id by which keys of ids are made: its own, or that of the space whose successor it is.
+# `origin` is the id by which keys of ids are made: its own, or that of the space whose successor it is. `problem` is
+# why the space is not learned.
 spaces = _table(
-    "spaces", {"id": sa.String(16)}, nullable=["pinned", "successor"], name=sa.String(64), settings=Json,
+    "spaces", {"id": sa.String(16)}, nullable=["pinned", "successor", "problem"], name=sa.String(64), settings=Json,
     origin=sa.String(16), n_logged=sa.BigInteger, generation=sa.Integer, version=sa.BigInteger, pinned=sa.BigInteger,
-    successor=sa.String(64),
+    successor=sa.String(64), problem=sa.Text,
 )  # fmt: skip
 sa.Index("search_spaces_name", spaces.c.name, unique=True)
 
@@ -79,11 +80,11 @@ items = _table(
 )  # fmt: skip
 
 # A search, what was shown for it (null until that is known), and what people did. `reactions` has by item, by kind,
-# [strength, revenue, user or null, time]; `logged` by item the strength that entries of the log have, null before the
-# first entry; `waits` is how many vectors of the query and of items that count are missing. Of a page that was
-# forgotten, its id remains, so that it is not written again: its query is the empty text.
+# [strength, revenue, user or null, time]; `logged` has the items whose reactions the log has, or true for all, null
+# before the first entry; `waits` is how many vectors of the query and of items that count are missing. Of a page that
+# was forgotten, its id remains, so that it is not written again: its query is the empty text.
 pages = _table(
-    "pages", _IN_SPACE | {"id": sa.String(64)},
+    "pages", _IN_SPACE | {"id": sa.String(200)},
     sa.Index("search_pages_at", "space", "at"), sa.Index("search_pages_user", "space", "user"),
     sa.Index("search_pages_query", "space", "query"), _waiting("search_pages_waits", "waits", "waits > 0"),
     nullable=["user", "arm", "teams", "ids", "seen", "positions", "signals", "logged"],
@@ -93,7 +94,7 @@ pages = _table(
 
 # Vectors that a page waits for: that of an item, or of its query.
 waits = _table(
-    "waits", _IN_SPACE | {"page": sa.String(64), "of_query": sa.Boolean, "id": sa.String(256)},
+    "waits", _IN_SPACE | {"page": sa.String(200), "of_query": sa.Boolean, "id": sa.String(256)},
     sa.Index("search_waits_id", "space", "id"),
 )  # fmt: skip
 
@@ -104,7 +105,7 @@ forgotten = _table("forgotten", _IN_SPACE | {"user": _KEY}, at=sa.Float)
 # page.
 log = _table(
     "log", _IN_SPACE | {"place": sa.BigInteger}, sa.Index("search_log_page", "space", "page"), nullable=["user"],
-    page=sa.String(64), user=_KEY, values=Json, first=sa.Boolean, at=sa.Float,
+    page=sa.String(200), user=_KEY, values=Json, first=sa.Boolean, at=sa.Float,
 )  # fmt: skip
 
 checkpoints = _table(

@@ -24,6 +24,8 @@ FORGOTTEN = "the user was forgotten"
 GONE = "there is no such space: it was deleted, or never made"
 OLD = "it is older than the retention of the space"
 
+# In which order works of a transaction are taken.
+_ORDER: dict[type, int] = {Search: 0, Shown: 1, Reaction: 2}
 # The kind of a reaction which says only that an item was seen.
 SEEN = "impression"
 # Columns of a page: those of its search, those of what was shown, and those that change later.
@@ -46,9 +48,7 @@ class _Page:
     seen: int | None = None
     positions: list[int] | None = None
     reactions: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-    logged: dict[str, float] | Literal[True] | None = (
-        None  # by item the strength that entries have; True: that of all reactions
-    )
+    logged: list[str] | Literal[True] | None = None  # the items whose reactions the log has; True: all
     waits: int = 0
     arm: str | None = None
     version: int = 0
@@ -56,7 +56,7 @@ class _Page:
     signals: Any = None
     is_shown: bool = False  # in this transaction
     counts_more: bool = False  # items may count that did not before
-    before: dict[str, float] = field(default_factory=dict)  # of items whose reactions changed, the strength before
+    fresh: set[str] = field(default_factory=set)  # items with their first reaction
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> "_Page":
@@ -88,16 +88,13 @@ class _Page:
     def entries(self) -> list[tuple[Any, ...]]:
         """Return the entries of the log for what none has, from the column "page" on, and count it as logged.
 
-        There is one for each user, with the items to which this user reacted, against those to which nobody has. Of
-        several reactions to an item, the largest one counts. The first entry comes also without a reaction.
+        There is one for each user, with the items to which this user reacted, against those to which nobody has. An
+        item counts once, with the largest of the reactions at that time. The first entry comes also without a reaction.
         """
-        new, ids, is_first = {}, self.ids or [], self.logged is None
-        before = self.before if self.logged is True else self.strengths()
-        for item, kinds in self.reactions.items():
-            if self.logged is not True or item in before:
-                largest = max(kinds.values(), key=itemgetter(0))
-                if largest[0] > before.get(item, 0.0):
-                    new[item] = largest
+        ids, is_first, old = self.ids or [], self.logged is None, set(self.logged_items())
+        new = {
+            item: max(kinds.values(), key=itemgetter(0)) for item, kinds in self.reactions.items() if item not in old
+        }
         n_seen = len(ids) if self.seen is None else self.seen
         others = [0.0] * n_seen + [None] * (len(ids) - n_seen)
         for item in self.reactions:
@@ -114,12 +111,9 @@ class _Page:
         self.logged = True
         return result
 
-    def strengths(self) -> dict[str, float]:
-        """Return by item the strength that entries of the log have."""
-        if self.logged is not True:
-            return self.logged or {}
-        largest = {item: max(one[0] for one in kinds.values()) for item, kinds in self.reactions.items()}
-        return largest | self.before
+    def logged_items(self) -> list[str]:
+        """Return the items whose reactions the log has."""
+        return [item for item in self.reactions if item not in self.fresh] if self.logged is True else self.logged or []
 
     def row(self, names: Sequence[str]) -> tuple[Any, ...]:
         """Return columns as they are written."""
@@ -155,7 +149,9 @@ class SpaceWriter:
         users |= {search.user for search in searches if search is not None}
         named = list(users - {None})
         self._forgotten = dict(rows_with(self._connection, tables.forgotten, ('"user"', "at"), self._id, "user", named))
-        outcomes = [self._take(work) for work in works]
+        # What people did comes last: in a request, it may be named before what was shown.
+        taken = {at: self._take(works[at]) for at in sorted(range(len(works)), key=lambda at: _ORDER[type(works[at])])}
+        outcomes = [taken[at] for at in range(len(works))]
         missing = self._finish()
         for at, work in enumerate(works):
             if isinstance(work, Shown) and outcomes[at].ignored is None:
@@ -196,9 +192,8 @@ class SpaceWriter:
                 for kind in [kind for kind, one in kinds.items() if one[2] == user]:
                     del kinds[kind]
             page.reactions = {item: kinds for item, kinds in page.reactions.items() if kinds}
-            if isinstance(page.logged, dict):
-                left = {item: max(one[0] for one in kinds.values()) for item, kinds in page.reactions.items()}
-                page.logged = {item: min(value, left[item]) for item, value in page.logged.items() if item in left}
+            if isinstance(page.logged, list):
+                page.logged = [item for item in page.logged if item in page.reactions]
             page.counts_more = True
             waited = (tables.waits.c.space == self._id) & (tables.waits.c.page == page.id)
             connection.execute(tables.waits.delete().where(waited))
@@ -259,12 +254,12 @@ class SpaceWriter:
     def _take_shown(self, page: _Page, shown: Shown) -> Written:
         is_first = page.ids is None
         if page.ids is None:
-            page.ids, page.seen = list(shown.ids), shown.seen
+            page.ids, page.seen = list(shown.ids), None if shown.seen is None else min(shown.seen, len(shown.ids))
             page.positions = None if shown.positions is None else list(shown.positions)
             page.teams, page.signals = shown.teams, shown.signals
             page.is_shown = page.counts_more = True
-        else:
-            page.see(len(page.ids) if shown.seen is None else min(shown.seen, len(page.ids)))
+        elif shown.seen is not None:
+            page.see(min(shown.seen, len(page.ids)))
         for id in {*shown.vectors} & {*page.ids} - self._items.keys():
             self._items[id] = {"at": page.at, "vector": shown.vectors[id]}
         return Written(is_first)
@@ -273,14 +268,16 @@ class SpaceWriter:
         item, user = reaction.item, reaction.user or page.user
         if item not in (page.ids or ()):
             return Written(False, ignored=NOT_SHOWN)
-        if (reason := self._refusal(user, reaction.at)) is not None:
+        # Without a time of its own, a reaction that comes again would be a new one.
+        if (reason := self._refusal(user, min(reaction.at, page.at))) is not None:
             return Written(False, ignored=reason)
         page.place(item, reaction.position)
         if reaction.kind == SEEN:
             return Written(page.see(1 + (page.ids or []).index(item)))
-        page.counts_more |= item not in page.reactions and page.seen is not None
+        if item not in page.reactions:
+            page.fresh.add(item)
+            page.counts_more |= page.seen is not None
         kinds = page.reactions.setdefault(item, {})
-        page.before.setdefault(item, max((one[0] for one in kinds.values()), default=0.0))
         if (before := kinds.get(reaction.kind)) is None:
             kinds[reaction.kind] = [reaction.value, reaction.revenue, user, reaction.at]
             return Written(True)
@@ -328,7 +325,7 @@ class SpaceWriter:
             lacking = [(False, id) for id in page.counted() if not items.get(id)]
             lacking += [] if queries.get(page.query) else [(True, page.query)]
             page.waits = len(lacking)
-            page.logged = page.strengths() if page.waits and page.logged else page.logged
+            page.logged = page.logged_items() if page.waits and page.logged else page.logged
             rows += [(self._id, page.id, kind, id) for kind, id in lacking]
         insert_rows(connection, tables.waits, ("space", "page", "of_query", "id"), rows)
         return {id for id in ids if not items.get(id)}
