@@ -12,9 +12,12 @@ import sys
 import threading
 import time
 
+import httpx
 import pytest
 
+from mahala_search.sidecar.http.app import create_app
 from mahala_search.sidecar.http.bodies import encoded
+from mahala_search.sidecar.http.guard import ServerSettings
 from mahala_search.sidecar.records import Unavailable, Written
 
 from .http_sidecar import BASE, http_of, make, opened, query, running, vector, wait_for
@@ -133,8 +136,49 @@ def test_large_bodies_and_wrong_keys_are_refused(sidecar):
         for wrong in ("mahala_0000_wrong", "mahala__", "é", "x" * 300):
             answer = http.get(BASE, headers={"Authorization": f"Bearer {wrong}".encode()})
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-        good = {"Authorization": f"Bearer {sidecar.keys.create('read')[1]}"}
-        assert http.get(BASE, headers=good).status_code == 200
+        assert http.get(BASE, headers=bearer(sidecar.keys.create("read")[1])).status_code == 200
+
+
+def bearer(text):
+    return {"Authorization": f"Bearer {text}"}
+
+
+def test_keys_are_read_before_they_are_used_and_hold_while_the_database_is_away(tmp_path):
+    database = tmp_path / "search.db"
+    with opened(tmp_path) as sidecar, http_of(sidecar, keys=True) as http:
+        make(sidecar)
+        key, text = sidecar.keys.create("write")
+        sidecar.refresh()
+        database.rename(tmp_path / "away.db")
+        wait_for(lambda: http.get("/ready").status_code == 503)
+        answer = http.post(f"{BASE}/embed", json={"queries": [query()]}, headers=bearer(text))
+        assert answer.status_code == 200
+        click = {"search_id": answer.json()["results"][0]["search_id"], "item": "a"}
+        assert http.post(f"{BASE}/events", json=click, headers=bearer(text)).status_code == 202
+        assert http.get(BASE, headers=bearer("mahala_0000_wrong")).status_code == 503  # it may be a new one
+        assert http.get(BASE).status_code == 401
+        (tmp_path / "away.db").rename(database)
+        wait_for(lambda: http.get("/ready").status_code == 200)
+        assert sidecar.keys.revoke(key.id)
+        wait_for(lambda: http.get(BASE, headers=bearer(text)).status_code == 401, seconds=2.0)
+
+
+def test_a_flood_of_wrong_keys_is_no_flood_of_reads(tmp_path, monkeypatch):
+    with opened(tmp_path) as sidecar:
+        read, reads = sidecar.keys.read, []
+        monkeypatch.setattr(sidecar.keys, "read", lambda: (reads.append(0), read()))
+        transport = httpx.ASGITransport(create_app(sidecar, ServerSettings(keys=True)))
+
+        async def flood():
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                wrong = [http.get(BASE, headers=bearer("mahala_0000_wrong")) for _ in range(200)]
+                good = http.get("/v1/spaces", headers=bearer(sidecar.keys.create("read")[1]))  # it was just made
+                return await asyncio.gather(*wrong, good)
+
+        started = time.monotonic()
+        *wrong, good = asyncio.run(flood())
+        assert ({answer.status_code for answer in wrong}, good.status_code) == ({401}, 200)
+        assert len(reads) <= 2 + 25 * (time.monotonic() - started)
 
 
 def connect(address, data=b""):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -21,8 +22,10 @@ from mahala_search.sidecar.store.writer import Writer
 
 log = logging.getLogger("mahala_search")
 
-# Seconds between two looks at what other processes did.
-_POLL = 0.25
+# Seconds between two looks at what other processes did, and at least between them if requests ask for one.
+_POLL, _MOMENT = 0.25, 0.05
+# Seconds that a request waits for a look.
+_PATIENCE = 2.0
 # Seconds for which a report is kept, and how many times as long as it took to make.
 _FRESH, _TIMES = 2.0, 30.0
 
@@ -59,7 +62,7 @@ class Sidecar:
         self.writer = Writer(self.store, Path(spool))
         self._problem: str | None = None
         self._current: dict[str, Current] = {}
-        self._looked = 0.0
+        self._looked, self._wanted = 0.0, threading.Event()
         self._refreshing, self._reporting = threading.Lock(), threading.Lock()
         self._reports: dict[tuple[str, str, Any], tuple[float, dict[str, Any]]] = {}
         self._stop = threading.Event()
@@ -76,12 +79,15 @@ class Sidecar:
     def close(self) -> None:
         """Write what waits, and close the database."""
         self._stop.set()
+        self._wanted.set()
         self._poller.join()
         self.writer.close()
         self.store.close()
 
     def _poll(self) -> None:
-        while not self._stop.wait(_POLL):
+        while not self._stop.wait(_MOMENT):
+            self._wanted.wait(_POLL - _MOMENT)
+            self._wanted.clear()
             try:
                 self.refresh()
             except Unavailable as error:
@@ -94,10 +100,11 @@ class Sidecar:
     def refresh(self) -> None:
         """Take in what other processes did."""
         with self._refreshing:
-            self._looked = time.monotonic()
+            looked = time.monotonic()
+            self.keys.read()
             spaces = self.store.spaces()
             self._current = {name: self._follow(space) for name, space in spaces.items()}
-            self._problem = None
+            self._problem, self._looked = None, looked
 
     def _follow(self, space: Space) -> Current:
         """Return what a space serves; maps that are here are not read again."""
@@ -129,8 +136,17 @@ class Sidecar:
         return [self._current[name] for name in sorted(self._current)]
 
     def lacks(self, name: str) -> bool:
-        """Return whether a space is not here, but another process may have made it since the last look."""
-        return bool(name) and name not in self._current and time.monotonic() - self._looked > _POLL / 5.0
+        """Return whether a space is not here, but another process may have made it."""
+        return bool(name) and name not in self._current
+
+    async def look(self) -> None:
+        """Wait until what other processes did so far is here, for a request that lacks its key or space."""
+        asked = time.monotonic()
+        self._wanted.set()
+        while self._looked <= asked:
+            if self.problem is not None or time.monotonic() > asked + _PATIENCE:
+                raise Unavailable(self.problem or "the database does not answer")
+            await asyncio.sleep(_MOMENT / 5.0)
 
     def space(self, name: str) -> Current:
         """Return a space by its name; raise Unknown if there is none."""

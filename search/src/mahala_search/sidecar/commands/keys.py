@@ -42,14 +42,14 @@ def list_keys(database: Database = DATABASE) -> None:
     """List the ids of the keys, their roles and spaces, and when they were made."""
     with _opened(database) as (store, opened):
         names = {space.id: name for name, space in store.spaces().items()}
-        for key, created in opened.all():
-            at = datetime.datetime.fromtimestamp(created, datetime.UTC).strftime("%Y-%m-%d %H:%M")
+        for key in opened.all():
+            at = datetime.datetime.fromtimestamp(key.created, datetime.UTC).strftime("%Y-%m-%d %H:%M")
             say(f"{key.id}  {key.role:8}  {at}  {names.get(key.space, '')}".rstrip())
 
 
 @keys.command("revoke", cls=Command)
 def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Database = DATABASE) -> None:
-    """Revoke a key; the sidecars refuse it after two seconds."""
+    """Revoke a key; the sidecars refuse it within a second, or once they can read the database."""
     with _opened(database) as (_, opened):
         if not opened.revoke(id):
             raise ValueError(f"there is no key {id}")

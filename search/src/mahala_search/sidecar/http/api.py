@@ -94,10 +94,10 @@ class Api:
             request.scope["endpoint_path"] = endpoint.path  # for the log
             key = LOCAL
             if endpoint.role is not None:
-                key = await key_of(request, endpoint.role, self.sidecar.keys, self.settings)
+                key = await key_of(request, endpoint.role, self.sidecar, self.settings)
             arguments: list[Any] = [call := Call(request, key, self.sidecar)]
             if self.sidecar.lacks(call.name):
-                await run_in_threadpool(self.sidecar.refresh)
+                await self.sidecar.look()
             if endpoint.body is not None:
                 kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if not kind.endswith(("/json", "+json")):

@@ -4,11 +4,10 @@ import functools
 import ipaddress
 from dataclasses import dataclass
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from mahala_search.sidecar.service import ROLES, ApiKey, Keys
+from mahala_search.sidecar.service import ROLES, ApiKey, Sidecar
 
 # The key of requests from the same machine, which need none.
 LOCAL = ApiKey("local", "admin", "")
@@ -50,7 +49,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-async def key_of(request: Request, role: str, keys: Keys, settings: ServerSettings) -> ApiKey:
+async def key_of(request: Request, role: str, sidecar: Sidecar, settings: ServerSettings) -> ApiKey:
     """Return the key of a request, or refuse one that does not permit a role."""
     if not settings.needs_keys:
         # Without keys, a browser would let another site's page act.
@@ -61,8 +60,9 @@ async def key_of(request: Request, role: str, keys: Keys, settings: ServerSettin
         return LOCAL
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     key = None
-    if scheme.lower() == "bearer":
-        key = keys.fresh(token.strip()) or await run_in_threadpool(keys.find, token.strip())
+    if scheme.lower() == "bearer" and (key := sidecar.keys.find(token.strip())) is None:
+        await sidecar.look()  # it may have just been made
+        key = sidecar.keys.find(token.strip())
     if key is None:
         detail = "a key is needed: send the header Authorization: Bearer KEY"
         raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})

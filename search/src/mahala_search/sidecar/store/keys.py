@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -13,12 +13,10 @@ from mahala_search.sidecar.store.tables import keys
 
 # What a key permits; each role permits what those before it do. A browser sends tokens only.
 ROLES = ("browser", "read", "write", "admin")
-# Seconds for which a key that was found is not looked up again: a revoked one is refused after that.
-_FRESH = 2.0
 
 
 class ApiKey(NamedTuple):
-    """A key that was found: what it permits in the space with this id, or in all spaces ("")."""
+    """A key: what it permits in the space with this id, or in all spaces ("")."""
 
     id: str
     role: str
@@ -26,11 +24,11 @@ class ApiKey(NamedTuple):
 
 
 class Keys:
-    """The keys in a database."""
+    """The keys in a database, and in memory those that were there at the last `read`."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._found: dict[str, tuple[float, ApiKey]] = {}
+        self._rows: dict[str, Any] = {}
 
     def create(self, role: str, space: str = "") -> tuple[ApiKey, str]:
         """Make a key for a space, by its id, or for all; return it with its text, which cannot be shown again."""
@@ -42,33 +40,23 @@ class Keys:
             connection.execute(keys.insert().values(values))
         return ApiKey(id, role, space), f"mahala_{id}_{secret}"
 
-    def fresh(self, token: str) -> ApiKey | None:
-        """Return the key of a token if it was found a moment ago, without a look into the database."""
-        seen, key = self._found.get(_digest(token), (0.0, None))
-        return key if time.monotonic() - seen < _FRESH else None
+    def read(self) -> None:
+        """Read all keys into memory."""
+        self._rows = {row.id: row for row in self.all()}
 
     def find(self, token: str) -> ApiKey | None:
-        """Return the key of a token, or None."""
-        if (key := self.fresh(token)) is not None:
-            return key
+        """Return the key of a token, or None, without a look into the database."""
         prefix, _, rest = token.partition("_")
         id, _, secret = rest.partition("_")
-        if prefix != "mahala" or not secret or len(token) > 200:
+        row = self._rows.get(id)
+        if prefix != "mahala" or row is None or not hmac.compare_digest(row.digest, _digest(secret)):
             return None
-        with self.database.reading() as connection:
-            row = connection.execute(sa.select(keys).where(keys.c.id == id)).one_or_none()
-        if row is None or not hmac.compare_digest(row.digest, _digest(secret)):
-            self._found.pop(_digest(token), None)
-            return None
-        key = ApiKey(row.id, row.role, row.space)
-        self._found[_digest(token)] = time.monotonic(), key
-        return key
+        return ApiKey(row.id, row.role, row.space)
 
-    def all(self) -> list[tuple[ApiKey, float]]:
-        """Return the keys and when each was made, the oldest first."""
+    def all(self) -> list[Any]:
+        """Return the rows of the keys in the database, the oldest first."""
         with self.database.reading() as connection:
-            rows = connection.execute(sa.select(keys).order_by(keys.c.created)).all()
-        return [(ApiKey(row.id, row.role, row.space), row.created) for row in rows]
+            return list(connection.execute(sa.select(keys).order_by(keys.c.created)))
 
     def revoke(self, id: str) -> bool:
         """Delete a key; return whether there was one."""
