@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import httpx
 import pytest
 
+from mahala_search.sidecar.http import server
 from mahala_search.sidecar.http.app import create_app
 from mahala_search.sidecar.http.bodies import encoded
 from mahala_search.sidecar.http.guard import ServerSettings
@@ -179,6 +181,25 @@ def test_a_flood_of_wrong_keys_is_no_flood_of_reads(tmp_path, monkeypatch):
         *wrong, good = asyncio.run(flood())
         assert ({answer.status_code for answer in wrong}, good.status_code) == ({401}, 200)
         assert len(reads) <= 2 + 25 * (time.monotonic() - started)
+
+
+@pytest.mark.parametrize(("starting", "code"), [(-1.0, "ten"), (600.0, "the server processes end with the code 1")])
+def test_a_server_ends_by_failures_only_if_none_of_its_processes_has_ever_run(monkeypatch, starting, code):
+    processes = []
+
+    def process(**options):
+        if len(processes) == 10:
+            sys.exit("ten")
+        processes.append(Mock(sentinel=len(processes), exitcode=1))
+        return processes[-1]
+
+    monkeypatch.setattr(server, "_STARTING", starting)
+    monkeypatch.setattr(server, "_PAUSE", 0.0)
+    monkeypatch.setattr(server, "_exit_on_sigterm", Mock())
+    monkeypatch.setattr(server, "wait", lambda sentinels: sentinels[1:])  # the first one runs
+    monkeypatch.setattr(server.multiprocessing, "get_context", lambda kind: Mock(Process=process))
+    with pytest.raises(SystemExit, match=code):
+        server.run_processes(2, print, Mock())
 
 
 def connect(address, data=b""):

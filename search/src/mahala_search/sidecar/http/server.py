@@ -21,7 +21,7 @@ log = logging.getLogger("mahala_search")
 
 # Seconds before a process that has ended is started again.
 _PAUSE = 1.0
-# Seconds within which a process that fails has failed to start.
+# Seconds after which a process has started.
 _STARTING = 20.0
 # Seconds for answers that are under way when the server is stopped.
 _STOPPING = 10
@@ -68,8 +68,8 @@ def run(app: Any, bound: socket.socket) -> None:
 def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.socket) -> None:
     """Call a function in n processes with a socket that they share, until SIGINT or SIGTERM.
 
-    A process that ends is started again, unless several in a row fail as soon as they start. `serve` can be pickled,
-    and calls `run` at the end.
+    A process that ends is started again, unless several in a row fail and none has ever lived for `_STARTING` seconds.
+    `serve` can be pickled, and calls `run` at the end.
     """
     _exit_on_sigterm()
     context = multiprocessing.get_context("spawn")
@@ -79,17 +79,17 @@ def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.
         process.start()
         return process, time.monotonic()
 
-    processes, n_failures = [started() for _ in range(n)], 0
+    processes, n_failures, has_started = [started() for _ in range(n)], 0, False
     try:
         while True:
             ended = wait([process.sentinel for process, _ in processes])
-            for at, (process, start) in enumerate(processes):
+            has_started = has_started or time.monotonic() - min(start for _, start in processes) > _STARTING
+            for at, (process, _) in enumerate(processes):
                 if process.sentinel not in ended:
                     continue
                 process.join()
-                failed = process.exitcode > 0 and time.monotonic() - start < _STARTING
-                n_failures = n_failures + 1 if failed else 0
-                if n_failures > n:
+                n_failures = n_failures + 1 if process.exitcode > 0 else 0
+                if n_failures > n and not has_started:
                     sys.exit(f"the server processes end with the code {process.exitcode} as soon as they start")
                 time.sleep(_PAUSE)
                 log.warning("a server process ended with the code %s, and is started again", process.exitcode)
