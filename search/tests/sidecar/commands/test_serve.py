@@ -92,7 +92,11 @@ def test_processes_share_the_port_and_are_started_again(tmp_path):
 
 def test_keys_are_needed_beyond_loopback_and_are_those_of_spaces(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "keys create" in mahala_serve("--host", "0.0.0.0", code=2)
+    assert "admin\n" in mahala_serve("--host", "0.0.0.0", code=2)
+    assert "admin --database y.db" in mahala_serve("--keys", "--database", "y.db", code=2)
+    for command in (["report"], ["keys", "list"], ["keys", "revoke", "0000"]):
+        assert "there is no file typo.db" in mahala_serve(*command, "--database", "typo.db", code=1)
+    assert not Path("typo.db").exists()
     admin = mahala_serve("keys", "create", "--role", "admin").strip()
     assert "--space must be one of none so far" in mahala_serve(
         "keys", "create", "--role", "read", "--space", "s", code=2

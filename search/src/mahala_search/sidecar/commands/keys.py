@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,7 +31,7 @@ def create_key(
 
     A key with the role browser may be public: with it, only what has a signed token of a search is taken.
     """
-    with _opened(database) as (store, opened):
+    with _opened(database, create=True) as (store, opened):
         if space is not None and space not in (spaces := store.spaces()):
             raise ValueError(f"--space must be one of {', '.join(sorted(spaces)) or 'none so far'}, got {space!r}")
         say(opened.create(role, "" if space is None else spaces[space].id)[1])
@@ -56,12 +56,9 @@ def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Datab
 
 
 @contextmanager
-def _opened(database: str) -> Iterator[tuple[Store, Keys]]:
+def _opened(database: str, create: bool = False) -> Iterator[tuple[Store, Keys]]:
     from mahala_search.sidecar.store.keys import Keys
     from mahala_search.sidecar.store.store import Store
 
-    store = Store(database)
-    try:
+    with closing(Store(database, create)) as store:
         yield store, Keys(store.database)
-    finally:
-        store.close()

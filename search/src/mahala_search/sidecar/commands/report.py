@@ -34,7 +34,7 @@ def read_reports(database: str, space: str | None, value: str = "clicks") -> dic
     from mahala_search.sidecar.experiment.report import make_report
     from mahala_search.sidecar.store.store import Store
 
-    with closing(Store(database)) as store:
+    with closing(Store(database, create=False)) as store:
         spaces = store.spaces()
         if space is not None and space not in spaces:
             raise ValueError(f"SPACE must be one of {', '.join(sorted(spaces)) or 'none so far'}, got {space!r}")

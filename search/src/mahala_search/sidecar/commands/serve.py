@@ -75,10 +75,10 @@ def start(
     settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()))
     if demo and settings.needs_keys:
         raise ValueError("--demo needs no keys: leave out --keys, and --host unless it is a loopback address")
-    store = Store(database)
-    if settings.needs_keys and not Keys(store.database).all():
-        raise ValueError(f"--host {host} needs API keys: make one by mahala serve keys create --role admin")
-    store.close()
+    with closing(Store(database)) as store:
+        if settings.needs_keys and not Keys(store.database).all():
+            where = "" if database == DATABASE else f" --database {store.database.name}"
+            raise ValueError(f"API keys are needed: make one by mahala serve keys create --role admin{where}")
     bound = bind(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
     say(address)

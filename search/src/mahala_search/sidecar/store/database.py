@@ -43,7 +43,7 @@ class Database:
             url = sa.URL.create("sqlite", database=text)
         else:
             url = sa.make_url(text).set(drivername="postgresql+psycopg")
-            self.name = url.render_as_string(hide_password=True)
+            self.name = sa.make_url(text).render_as_string(hide_password=True)
             waits = f"-c lock_timeout={1000 * _WAIT:.0f} -c statement_timeout=60000"
             options = {"connect_timeout": 3, "tcp_user_timeout": 5000, "options": waits}
         self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite, connect_args=options)
