@@ -256,7 +256,7 @@ def test_an_entry_that_is_refused_does_not_take_the_others_with_it(sidecar, http
 
 
 def test_entries_that_the_sidecar_does_not_count_are_logged_and_counted(sidecar, http, caplog):
-    with client_of(http) as client:
+    with caplog.at_level("WARNING", "mahala_search.client"), client_of(http) as client:
         search = client.embed(vector(0))
         client.shown(search, IDS)
         with client._change:  # they go in one request

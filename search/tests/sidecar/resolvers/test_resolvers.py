@@ -176,9 +176,9 @@ def test_an_engine_that_does_not_answer_is_told_and_nothing_counts_as_absent(sto
         store.write([(one.id, [Search("s", Query("q", None)), Shown("s", ["1"])])])
     resolving = Resolving(store)
     resolving.step()
-    assert (store.missing(space.id, 9, 0), store.missing(other.id, 9, 0)) == (["1"], ["1"])
+    assert (store.missing(space.id, 9, 0), store.missing(other.id, 9, 0)) == (["1"], [])
     assert "Connection refused" in resolving.problems["films"]
-    assert "a vector must have 3 finite numbers" in resolving.problems["wrong"]
+    assert "the vector of '1' must have 3 finite numbers" in resolving.problems["wrong"]
     store.configure("films", Settings(2, resolver=resolver | {"url": cluster.url, "vector": "meaning.vector"}))
     resolving._due = [0.0] * 5
     resolving.step()
