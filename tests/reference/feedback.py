@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
 
 
 def counts_of(impressions):
@@ -57,7 +58,7 @@ def click_map(queries, items, clicks, expected, base, slope, penalty):
     def objective(change):
         ratio = base + slope * pairs @ change
         value = clicks @ np.logaddexp(0.0, -ratio) + expected @ np.logaddexp(0.0, ratio)
-        slopes = (clicks + expected) / (1.0 + np.exp(-ratio)) - clicks
+        slopes = (clicks + expected) * expit(ratio) - clicks
         return value + penalty / 2.0 * change @ change, slope * pairs.T @ slopes + penalty * change
 
     return minimize(objective, np.zeros(d * d), jac=True, method="BFGS", options={"gtol": 1e-7}).x.reshape(d, d)

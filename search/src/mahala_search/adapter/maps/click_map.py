@@ -13,7 +13,7 @@ from mahala_search.arrays import FloatArray
 from mahala_search.quality.gains import RunningGain
 
 # The penalty on the squared length of the change: a weak one fits the queries that were asked and no others.
-PENALTY = 1000.0
+PENALTY = 300.0
 # Scores that differ by the usual difference on a page stand for this difference of the logarithms of click rates.
 CONTRAST = 4.0 / 3.0
 # Clicks expected, on all items of a query, from which on the query counts no more.
@@ -21,7 +21,7 @@ ENOUGH = 10.0
 # With fewer queries nothing is fitted.
 FEWEST = 20
 # Parts of the queries; the gain on each is that of a map that was fitted to the others, at this share of its length.
-FOLDS, TRIED = 4, 0.5
+FOLDS, TRIED = 5, 0.5
 # How far the change spreads the scores of items, over how far they spread without it.
 SPREAD = 0.25
 # The sum of the gains from which on the map is used wholly.
@@ -33,11 +33,15 @@ REACH = 0.02
 class ClickMap(Stateful):
     """The change D of the map I + D that makes clicks likely, and the share of it that is used.
 
-    For a query q and an item z, the clicks over those expected at the ranks of z have the logarithm
-    a + b qᵀz + t qᵀDz, where t is given by the usual differences of scores. D is fitted with an L2 penalty to what was
-    counted. The gain in log likelihood of half of D over D = 0 is summed by query, for queries that it was not fitted
-    to. The share grows from 0, where the mean gain is a quarter of its standard error, to 1 at two standard errors, but
-    is at most the sum of the gains: where clicks are random, the sum is small whatever its error.
+    For a query q and an item z, the clicks over those expected at the ranks of z have the logarithm a + t qᵀ(I + D)z,
+    where t is given by the usual differences of scores. D is fitted with an L2 penalty to what was counted. If t were
+    fitted with D = 0, it would be too small: all results on a page have high scores. D could then not learn which
+    directions of a high score mean little.
+
+    For the gain of half of D, a and t are fitted to the scores without D and with it, of queries that D was not fitted
+    to. The difference in log likelihood is summed by query. The share grows from 0, where the mean gain is a quarter
+    of its standard error, to 1 at two standard errors, but is at most the sum of the gains: where clicks are random, t
+    is near 0, and the sum is small whatever its error.
 
     The likelihood tells the direction of D, and whether to use it, but not how long it may be: items that were not
     shown move, too. D is served at such a length that the scores of all items that were shown spread by a quarter of
@@ -76,27 +80,29 @@ class ClickMap(Stateful):
         clicks, expected = weights * counts.clicks, weights * counts.expected
         slope = CONTRAST * sizes[0] * sizes[1] / scale
         plain, covariance = pairs.of(), np.cov(pairs.items, rowvar=False, bias=True)
-
-        def fitted(part: FloatArray) -> tuple[FloatArray, FloatArray]:
-            ratio = plain_ratio(clicks * part, expected * part, plain)
-            return ratio, pairs.fit(click_loss(clicks * part, expected * part, ratio, slope), PENALTY)
+        base_ratio = slope * (plain - np.average(plain, weights=clicks + expected))
 
         def spread_of(mapped: NDArray[np.floating]) -> float:
             """Return the mean deviation of the scores of all items."""
             return float(np.sqrt(np.maximum(np.einsum("ij,ij->i", mapped @ covariance, mapped), 0.0)).mean())
 
+        def fitted(part: FloatArray) -> FloatArray:
+            """Return the change that a part of the pairs gives, at the length at which it is served."""
+            change = pairs.fit(click_loss(clicks * part, expected * part, base_ratio, slope), PENALTY)
+            spread = spread_of(rows @ change)
+            return change * (SPREAD * spread_of(rows) / spread) if spread > 0.0 else change
+
+        def likelihood(scores: FloatArray) -> FloatArray:
+            return click_likelihood(clicks, expected, plain_ratio(clicks, expected, scores))
+
         with one_blas_thread():
-            gains = np.zeros(len(counts.queries))
+            added = np.zeros(len(clicks))
             fold_of = (counts.queries % np.uint64(FOLDS)).astype(np.intp)
             for fold in range(FOLDS):
                 test = fold_of[counts.query] == fold
-                ratio, change = fitted(np.where(test, 0.0, 1.0))
-                added = TRIED * slope * pairs.of(change)
-                more = click_likelihood(clicks, expected, ratio + added) - click_likelihood(clicks, expected, ratio)
-                gains += np.bincount(counts.query, np.where(test, more, 0.0), len(gains))
-            change = fitted(np.ones(len(clicks)))[1]
-            spread = spread_of(rows @ change)
-            self.change = change * (SPREAD * spread_of(rows) / spread) if spread > 0.0 else change
+                added[test] = pairs.of(fitted(np.where(test, 0.0, 1.0)))[test]
+            self.change = fitted(np.ones(len(clicks)))
+            gains = np.bincount(counts.query, likelihood(plain + TRIED * added) - likelihood(plain))
         self.gain = RunningGain()
         for value in gains.tolist():
             self.gain.add(value)
