@@ -142,6 +142,10 @@ def test_what_is_clicked_for_a_query_comes_first_for_this_query(tmp_path):
     x, items = world()
     target = int(np.argsort(-items @ x)[6])
     adapter = clicked_for(QueryAdapter(), x, items, target, 25, query_id="q")
+    assert adapter.rank(x, items, query_id="q").tolist().index(target) == 1  # somebody: who they are is not known
+    adapter = QueryAdapter()
+    for user in range(25):
+        clicked_for(adapter, x, items, target, 1, query_id="q", user=user)
     assert adapter.rank(x, items, query_id="q")[0] == target
     assert adapter.rank(np.array([x, x]), items, 1, query_id=["q", "other"])[0, 0] == target
     # Also by ids, sparse rows, a file, and far outside the first results.

@@ -133,7 +133,7 @@ def test_made_up_users_do_not_bring_an_item_from_the_end_to_the_first_page():
 
 
 def test_pages_that_were_counted_before_add_reactions_only():
-    page = Page(X, Z, np.array([0.0, 1.0, 0.0]), np.arange(3, dtype=np.uint64), "q")
+    page = Page(X, Z, np.array([0.0, 1.0, 0.0]), np.arange(3, dtype=np.uint64), "q", ranks=np.arange(3))
     shown = QueryAdapter()
     shown.learn_page(page._replace(values=np.zeros(3)))
     shown.learn_page(page._replace(first=False))

@@ -39,7 +39,7 @@ from mahala_search.adapter.memory.vectors import Vectors
 from mahala_search.adapter.trust.pairs import page_losses, page_pairs
 from mahala_search.adapter.trust.signal_ranker import SignalRanker
 from mahala_search.adapter.trust.signals import Signals, check_signals
-from mahala_search.arrays import Arrays, FloatArray
+from mahala_search.arrays import Arrays, FloatArray, IndexArray
 from mahala_search.quality.gains import RunningGain
 from mahala_search.quality.judgments import Judgments
 
@@ -65,7 +65,7 @@ class Page(NamedTuple):
     keys: Keys
     query_id: Hashable = None
     user: Hashable = None
-    ranked: bool = True
+    ranks: IndexArray | None = None  # of the results on the page, from 0; None: it is not ranked
     signals: Signals | None = None
     first: bool = True  # False if what was shown was counted before, with other reactions
 
@@ -206,7 +206,8 @@ class QueryAdapter(AdapterRanking):
         clicked : a reaction to each of them: True or False, or numbers of which larger ones are better, such as grades
             or dwell times; 0 is no reaction, and below 0 means "not this one". The largest on a page counts as 1.
         query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
-        user : who asked, for `user_cap` and for how many users agree. None: a user of their own.
+        user : who asked, for `user_cap` and for how many users agree. None: somebody; all of these count as one of the
+            users who agree.
         item_ids : an id of each result, any hashables, by which it is remembered. None: its vector. With ids, `rank`
             and `rerank` need them as well.
         ranked : whether the results were in ranked order; False for answers and judgments, in which the position of a
@@ -222,7 +223,8 @@ class QueryAdapter(AdapterRanking):
         numbers = None if signals is None else check_signals(signals, rows.shape[0])
         check_params(self)
         keys = item_keys(item_ids, rows)
-        page = Page(x, judged.dense_rows(rows), values, keys, query_id, user, ranked, numbers)
+        ranks = np.arange(len(values)) if ranked else None
+        page = Page(x, judged.dense_rows(rows), values, keys, query_id, user, ranks, numbers)
         return self._learn_page(page, has_ids=item_ids is not None)
 
     @one_at_a_time
@@ -253,12 +255,14 @@ class QueryAdapter(AdapterRanking):
                 scores = np.column_stack([plain, self._similarities(x, items, page.keys, key)])
                 if page.signals is not None:
                     signals = page.signals | {"similarity": scores[:, 1]}
-                    self._signals.learn(signals, self._rates.corrected(pairs) if page.ranked else pairs, share)
+                    ranked = pairs if page.ranks is None else self._rates.corrected(pairs, page.ranks)
+                    self._signals.learn(signals, ranked, share)
                 before, loss = page_losses(scores, pairs)
                 if key not in self._memory:
                     self._gain.add(float(before - loss))
                 right = 1.0 - float(loss)
-            self._see_scale(x, items, plain)
+            if key not in self._memory:  # so that no query counts more than another
+                self._see_scale(x, items, plain)
             self._remember(key, page, share)
             self.n_learned_ += right is not None
             self.n_ignored_ += right is None
@@ -283,9 +287,8 @@ class QueryAdapter(AdapterRanking):
 
     def _remember(self, key: int, page: Page, share: float) -> None:
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
-        clicks, expected = self._rates.see(page.values, page.ranked, share, page.first)
-        user = ("page", self.n_impressions_) if page.user is None else page.user
-        self._memory.learn(key, page.keys, clicks, expected, user, share)
+        clicks, expected = self._rates.see(page.values, page.ranks, share, page.first)
+        self._memory.learn(key, page.keys, clicks, expected, page.user, share)
         self._queries.add(np.array([key], dtype=np.uint64), page.query[np.newaxis])
         self._items.add(page.keys, page.items)
         if self._memory.expected(key) <= ENOUGH:  # beyond, the query counts no more

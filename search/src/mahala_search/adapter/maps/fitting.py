@@ -1,7 +1,7 @@
 """The change of a map that fits clicks or judgments: L-BFGS on a penalised loss of the scores of pairs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ Loss = Callable[[FloatArray], tuple[float, FloatArray]]
 
 # Numbers of item vectors that are in memory at a time.
 BLOCK = 2**22
-# Steps of L-BFGS; the penalties are strong, so that most fits end before.
-STEPS = 25
+# Steps of L-BFGS, and the relative change of the loss at which it ends; the penalties are strong: most end before.
+STEPS, PRECISION = 25, 1e-5
 
 
 class PairScores(NamedTuple):
@@ -53,7 +53,8 @@ class PairScores(NamedTuple):
             value, slopes = loss(self.of(flat.reshape(d, d) / root))
             return value + float(flat @ flat) / 2.0, self.gradient(slopes).ravel() / root + flat
 
-        found = minimize(objective, np.zeros(d * d), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        ends: Any = {"maxiter": STEPS, "ftol": PRECISION}
+        found = minimize(objective, np.zeros(d * d), jac=True, method="L-BFGS-B", options=ends)
         return np.asarray(found.x.reshape(d, d) / root)
 
 

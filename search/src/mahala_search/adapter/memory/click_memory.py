@@ -34,7 +34,7 @@ class RankRates(Stateful):
 
     >>> rates = RankRates()
     >>> for clicked in ([1.0, 0.0], [1.0, 0.0], [0.0, 1.0]):
-    ...     clicks, expected = rates.see(np.array(clicked))
+    ...     clicks, expected = rates.see(np.array(clicked), np.arange(2))
     >>> expected.round(2)
     array([0.44, 0.15])
     """
@@ -45,36 +45,36 @@ class RankRates(Stateful):
         self.clicks, self.shown = np.zeros(RANKS), np.zeros(RANKS)
 
     def see(
-        self, reactions: FloatArray, ranked: bool = True, weight: float = 1.0, first: bool = True
+        self, reactions: FloatArray, ranks: IndexArray | None, weight: float = 1.0, first: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """Count the reactions on a page, from the top; return the clicks, numbers from 0 to 1, and those expected.
+        """Count the reactions on a page at ranks from 0; return the clicks, numbers from 0 to 1, and those expected.
 
-        A reaction below 0 adds to the clicks expected: there should have been one. On a page that is not ranked, all
-        results have the mean of the clicks, and nothing is counted. Without `first`, results shown were counted before.
+        A reaction below 0 adds to the clicks expected: there should have been one. On a page without ranks, all results
+        have the mean of the clicks, and nothing is counted. Without `first`, results shown were counted before.
         """
         shares = reactions / (np.abs(reactions).max() or 1.0)
         clicks, missed = np.maximum(shares, 0.0), np.maximum(-shares, 0.0)
-        n = min(len(clicks), RANKS)
         expected = np.full(len(clicks), clicks.mean())
-        if ranked:
-            expected = self.of(len(clicks))
-            self.clicks[:n] += weight * clicks[:n]
-            self.shown[:n] += weight * first
+        if ranks is not None:
+            expected = self.of(ranks)
+            counted = ranks < RANKS
+            np.add.at(self.clicks, ranks[counted], weight * clicks[counted])
+            np.add.at(self.shown, ranks[counted], weight * first)
         return clicks, expected * first + missed
 
-    def of(self, n: int) -> FloatArray:
-        """Return the rates of the first n ranks."""
+    def of(self, ranks: IndexArray) -> FloatArray:
+        """Return the rates of ranks."""
         mean = (self.clicks.sum() + 1.0) / (self.shown.sum() + 10.0)
         rates = (self.clicks + PRIOR * mean) / (self.shown + PRIOR)
-        return np.asarray(rates[np.minimum(np.arange(n), RANKS - 1)])
+        return np.asarray(rates[np.minimum(ranks, RANKS - 1)])
 
-    def corrected(self, pairs: PagePairs) -> PagePairs:
+    def corrected(self, pairs: PagePairs, ranks: IndexArray) -> PagePairs:
         """Return the pairs on a page with weights that are corrected for the rank of the better result.
 
         A click counts in inverse proportion to the rate of its rank; those below the median rate count 1.
         """
         better, worse, weights = pairs
-        rates = self.of(int(max(better.max(), worse.max())) + 1)
+        rates = self.of(ranks)
         return better, worse, weights * np.minimum(1.0, np.median(rates) / rates[better])
 
 

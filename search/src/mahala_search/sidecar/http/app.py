@@ -60,14 +60,8 @@ def create_app(sidecar: Sidecar, settings: ServerSettings | None = None, pages: 
         hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
         around.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
     if settings.origins:
-        around.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=list(settings.origins),
-                allow_methods=["GET", "POST", "PUT", "DELETE"],
-                allow_headers=["Authorization", "Content-Type"],
-            )
-        )
+        origins = list(settings.origins)
+        around.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]))
     app = Starlette(routes=[*api.routes(), *pages], middleware=around, exception_handlers=HANDLERS)
     app.router.redirect_slashes = False
     return app

@@ -59,9 +59,9 @@ class SpaceLearner:
             values = np.array(entry.values, dtype=np.float64)
             try:
                 signals = None if entry.signals is None else check_signals(entry.signals, len(entry.ids))
-                keys = np.array(digests, dtype=np.uint64)
+                keys, ranks = np.array(digests, dtype=np.uint64), np.array(entry.positions) - 1
                 self.adapter.learn_page(
-                    Page(query, items, values, keys, entry.query.key, entry.user, True, signals, entry.first)
+                    Page(query, items, values, keys, entry.query.key, entry.user, ranks, signals, entry.first)
                 )
             except (TypeError, ValueError):  # of its signals
                 self.n_refused += 1
