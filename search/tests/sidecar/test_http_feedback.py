@@ -225,6 +225,17 @@ def test_a_path_with_a_line_break_is_that_of_nothing(sidecar, http):
     assert sidecar.store.spaces() == before
 
 
+def test_within_a_request_the_order_is_free_and_one_item_is_one_vote(sidecar, http):
+    make(sidecar, "free")
+    space = sidecar.space("free").space.id
+    events = [{"search_id": "f", "item": "d1", "type": type} for type in ("click", "like", "purchase")]
+    shown = {"search_id": "f", "query": {"vector": vector(0).tolist()}, "shown": ["d1", "d2"], "seen": 9}
+    assert http.post("/v1/spaces/free/events", json=[*events, shown]).json()["accepted"] == 4
+    sidecar.store.add_vectors(space, {id: vector(1) for id in ("d1", "d2")})
+    http.post("/v1/spaces/free/events", json={"search_id": "f", "item": "d1", "type": "watch", "value": 9.0})
+    assert [entry.values for entry in sidecar.store.read_log(space, 0, 9)] == [[3.0, 0.0]]
+
+
 def test_texts_are_stored_only_by_choice(sidecar, http):
     make(sidecar, "t", texts=True)
     for name in ("s", "t"):

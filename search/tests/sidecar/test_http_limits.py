@@ -59,12 +59,13 @@ WRONG = [
     ("/rerank", {"query": query(), "candidates": [{"id": "a", "score": "1"}]}, "candidates.0.score"),
     ("/rerank", {"query": query(), "candidates": [{"id": "a", "score": 1}] * 2}, "once"),
     ("/forget", {"user": ""}, "user"),
+    ("", {"width": 4, "resolver": {"kind": "qdrannt"}}, "kind of a resolver must be one of qdrant"),
 ]
 
 
 @pytest.mark.parametrize(("path", "body", "words"), WRONG)
 def test_what_is_wrong_is_said(http, path, body, words):
-    answer = http.post(f"{BASE}{path}", json=body)
+    answer = http.request("POST" if path else "PUT", f"{BASE}{path}", json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert words in answer.text
     assert answer.json()["title"]

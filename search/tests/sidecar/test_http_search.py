@@ -75,9 +75,10 @@ def test_the_control_arm_gets_its_own_vector_and_no_boosts(sidecar, http):
 def test_arms_of_the_team_are_taken_as_they_are(sidecar, http):
     make(sidecar, control=Control(mode="team"))
     publish(sidecar)
-    results = embedded(http, query(arm="plain"), query(arm="learned"), query(arm="B"), query())
-    assert [one["arm"] for one in results] == ["plain", "learned", "B", None]
-    assert [int(one["vector"].argmax()) for one in results] == [0, 1, 1, 1]
+    arms = ["plain", "control", "learned", "B", None]
+    results = embedded(http, *[query(arm=arm) for arm in arms])
+    assert [one["arm"] for one in results] == arms
+    assert [int(one["vector"].argmax()) for one in results] == [0, 0, 1, 1, 1]
 
 
 def test_a_pinned_version_is_served_and_one_that_is_lost_falls_to_plain_with_an_alert(sidecar, http):

@@ -199,6 +199,34 @@ def test_a_learner_that_cannot_be_made_is_told_and_others_learn(store, space, ch
         new_adapter({"caps": 1})
 
 
+def test_a_space_that_cannot_be_learned_is_told_and_stops_no_other(store, space, checkpoints, monkeypatch):
+    other, read = store.create("before", Settings(WIDTH)), store.read_log
+    for one in (space, other):
+        fill(store, one, 10)
+
+    def failing(id, after, limit):
+        if id == other.id:
+            raise IndexError("no such place")
+        return read(id, after, limit)
+
+    monkeypatch.setattr(store, "read_log", failing)
+    learning = Learning(store, checkpoints)
+    learning.step()
+    assert (store.progress(space.id)["learned"], learning.problems) == (10, {"before": "no such place"})
+    store.set_problems(learning.problems)
+    assert [one.problem for one in store.spaces().values()] == ["no such place", None]
+    store.set_problems({})
+    assert [one.problem for one in store.spaces().values()] == [None, None]
+
+
+def test_positions_are_the_ranks_that_are_learned(store, space):
+    vectors, query = {id: np.ones(WIDTH) for id in "ab"}, Query("q", np.ones(WIDTH))
+    store.write([(space.id, [Search("s", query), Shown("s", ["a", "b"], positions=[11, 3], vectors=vectors)])])
+    learner = SpaceLearner({}, 0)
+    learner.learn(store.read_log(space.id, 0, 9), vectors)
+    assert np.flatnonzero(learner.adapter._rates.shown).tolist() == [2, 10]
+
+
 def test_without_the_lease_nothing_is_written(store, space, checkpoints):
     fill(store, space, 10)
     learning = Learning(store, checkpoints)
@@ -219,9 +247,13 @@ def test_pages_are_copied_to_the_successor_and_learned_there_once_it_has_their_v
 ):
     monkeypatch.setattr(module, "_SETTLED", -1.0)
     fill(store, space, 30)
-    store.create("next", Settings(WIDTH + 1))
+    old = Search("old", Query("q0", None), at=time.time() - 40.0 * 86400.0)
+    store.write([(space.id, [Shown("old", ["i0"], search=old)])])
+    pinned = store.create("next", Settings(WIDTH + 1, retention=30.0))
+    store.pin(pinned.id, 0)
     store.succeed("films", "next")
     successor = store.spaces()["next"]
+    assert successor.pinned == 0  # it serves once that is wanted
     assert key_of(store.salt(successor.id), "u") == key_of(store.salt(space.id), "u")
     learning = learned(store, checkpoints)
     wait = store.progress(successor.id)
@@ -233,6 +265,8 @@ def test_pages_are_copied_to_the_successor_and_learned_there_once_it_has_their_v
     store.add_vectors(successor.id, items, queries=queries)
     while store.progress(successor.id)["learned"] < 30:
         learning.step()
+    assert store.served(successor.id).version == 0
+    store.pin(successor.id, None)
     assert store.served(successor.id).status["impressions"] == 30
     with store.reading() as connection:
         arms = connection.exec_driver_sql(
