@@ -14,6 +14,8 @@ from mahala_search.arrays import FloatArray, IndexArray
 ROUNDING = 1e-12
 # Standard errors of a gain from which on what gains is used, and used wholly.
 CERTAIN = 0.25, 2.0
+# A smaller gain does not matter.
+USEFUL = 0.01
 # Fewer impressions are too few for a normal distribution.
 FEWEST_IMPRESSIONS = 20
 
@@ -64,8 +66,8 @@ class RunningGain(Stateful):
             return Verdict("too early to tell", self.mean, -1.0, 1.0, self.n, 1.0, measure, units, share=share)
         reach = 1.96 * self.error
         p_value = float(2.0 * stats.norm.sf(abs(self.mean) / self.error)) if reach else float(not self.mean)
-        kind: Kind = "probably helps" if self.mean > 0.0 else "does not help"
-        if self.mean > reach:
-            kind = "shown to help"
+        kind: Kind = "shown to help" if self.mean > reach else "probably helps"
+        if self.mean <= 0.0:
+            kind = "too early to tell" if self.mean + reach > USEFUL else "does not help"
         low, high = max(-1.0, self.mean - reach), min(1.0, self.mean + reach)
         return Verdict(kind, self.mean, low, high, self.n, p_value, measure, units, share=share)
