@@ -91,7 +91,7 @@ def _mahala(event: Mapping[str, Any]) -> Shown | Reaction:
     query = event.get("query")
     if not isinstance(query, Mapping):
         raise ValueError('query must be an object with "vector", "item" or "text"')
-    read = _query(query, query.get("text"), _optional_id(query, "id"))
+    read = _query(query, query.get("text"), _optional_id(query, "id", 1000))
     items, user = _items(event["shown"], "shown"), _optional_id(event, "user")
     arm = _optional_id(event, "arm", _LONGEST_KIND)
     seen = None if event.get("seen") is None else _place(event["seen"], "seen", least=0)

@@ -23,12 +23,12 @@ def _text(value: str) -> str:
     return value
 
 
-def decoded(text: str) -> FloatArray:
+def decoded(text: str, name: str = "f32") -> FloatArray:
     """Return the vector that has been written as base64 of float32, the first byte the lowest."""
     try:
         return np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float64)
     except (binascii.Error, ValueError):
-        raise ValueError("a vector must be base64 of float32 numbers of four bytes each") from None
+        raise ValueError(f"{name} must be base64 of float32 numbers of four bytes each") from None
 
 
 def encoded(vector: FloatArray) -> str:
@@ -44,6 +44,7 @@ OneOrList = Annotated[
     Annotated[T, Tag("one")] | Annotated[list[T], Field(min_length=1, max_length=BATCH), Tag("list")], _FORM
 ]
 Id = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_text)]
+Words = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_text)]
 SearchId = Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Za-z0-9_.:-]+$")]
 Arm = Annotated[str, Field(min_length=1, max_length=32), AfterValidator(_text)]
 Binary = Annotated[str, Field(max_length=WIDEST * 6)]
@@ -62,8 +63,8 @@ class QueryBody(Body, json_schema_extra={"examples": [{"f32": _F32, "id": "tent"
 
     vector: Numbers | None = None
     f32: Binary | None = None
-    id: Id | None = None
-    text: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_text)] | None = None
+    id: Words | None = None
+    text: Words | None = None
     user: Id | None = None
     arm: Arm | None = None
 
@@ -72,11 +73,11 @@ class QueryBody(Body, json_schema_extra={"examples": [{"f32": _F32, "id": "tent"
         """The id of the query, or else its text."""
         return self.text if self.id is None else self.id
 
-    def values(self) -> Any:
-        """Return the vector; raise ValueError unless it is given in one of the two forms."""
+    def values(self, name: str) -> Any:
+        """Return the vector; raise ValueError, with the name of the query, unless it is given in one of two forms."""
         if (self.vector is None) == (self.f32 is None):
-            raise ValueError("a query must have one of vector and f32")
-        return self.vector if self.f32 is None else decoded(self.f32)
+            raise ValueError(f"{name} must have one of vector and f32")
+        return self.vector if self.f32 is None else decoded(self.f32, f"{name}.f32")
 
 
 class EmbedBody(Body):

@@ -49,7 +49,8 @@ async def shown(call: Call, body: OneOrList[ShownBody]) -> dict[str, Any]:
             raise tokens.Refused(_NEEDS_TOKEN)
         if one.vectors and not call.trusted:
             raise tokens.Refused("vectors of items are not taken from browsers")
-        vectors = {id: current.served.vector(decoded(text), f"vectors.{id}") for id, text in one.vectors.items()}
+        checked, given = current.served.vector, one.vectors.items()
+        vectors = {id: checked(decoded(text, at := f"vectors.{id}"), at) for id, text in given}
         return Shown(str(id), one.ids, one.seen, one.positions, one.teams, vectors, search=search)
 
     return await _accepted(call, current, bodies, read)

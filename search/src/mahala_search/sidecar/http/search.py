@@ -74,7 +74,7 @@ def embedded(current: Current, queries: Sequence[bodies.QueryBody]) -> tuple[lis
 def search_of(current: Current, body: bodies.QueryBody, name: str, **more: Any) -> Search:
     """Return a new search for a query in the arm of its user."""
     served, id = current.served, uuid.uuid4().hex
-    vector = served.vector(body.values(), name)
+    vector = served.vector(body.values(name), name)
     query = Query(served.query_key(body.named, vector), vector, body.text if current.space.settings.texts else None)
     user = served.user_key(body.user)
     arm = body.arm if current.space.settings.control.mode == "team" else served.arm(user or id)
@@ -108,9 +108,8 @@ def reranked(sidecar: Sidecar, current: Current, body: bodies.RerankBody) -> tup
     """Return the search, what is shown for it, and the candidates with their scores and positions."""
     candidates, served = body.candidates, current.served
     search = search_of(current, body.query, "query")
-    given = {
-        one.id: served.vector(decoded(one.f32), f"candidates[{at}]") for at, one in enumerate(candidates) if one.f32
-    }
+    named = [(one.id, one.f32, f"candidates[{at}]") for at, one in enumerate(candidates)]
+    given = {id: served.vector(decoded(f32, name), name) for id, f32, name in named if f32}
     ids = [one.id for one in candidates]
     names = dict.fromkeys(name for one in candidates for name in one.signals)
     if "score" in names:
