@@ -10,7 +10,6 @@ from mahala_search.adapter.maps.click_map import CONTRAST, ENOUGH, FOLDS, PENALT
 from mahala_search.adapter.maps.fitting import plain_ratio
 from mahala_search.adapter.memory.click_memory import Counts
 from mahala_search.adapter.memory.vectors import Vectors
-from mahala_search.quality.gains import CERTAIN
 from reference.feedback import click_map
 from strategies import examples
 
@@ -64,7 +63,7 @@ def test_the_fit_is_the_minimum_of_its_definition(seed, scale, strength):
     gains = np.bincount(query, np.subtract(*(likelihoods(*counted, ratio) for ratio in ratios)))
     want = fitted(np.ones(len(query)))[0]
     np.testing.assert_allclose(model.change, want, atol=4e-3 * np.abs(want).max())
-    share = (gains.mean() / (gains.std(ddof=1) / np.sqrt(QUERIES)) - CERTAIN[0]) / (CERTAIN[1] - CERTAIN[0])
+    share = (gains.mean() / (gains.std(ddof=1) / np.sqrt(QUERIES)) - 0.25) / (1.25 - 0.25)
     assert abs(model.share - max(min(share, gains.sum() / SUM, 0.02 * QUERIES), 0.0)) < 2e-3
 
 

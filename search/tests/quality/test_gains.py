@@ -61,8 +61,8 @@ def test_no_interval_is_beyond_what_is_possible():
 def test_what_gains_is_used_as_far_as_the_gain_is_certain(errors, share):
     values = np.array([-1.0, 1.0] * 20)
     gain = running(values + errors * stats.sem(values))
-    assert gain.share == pytest.approx(share, abs=1e-9)
-    assert running([1.0, 0.5] * 9).share == running([0.5] * 30).share == 0.0
+    assert gain.share() == pytest.approx(share, abs=1e-9)
+    assert running([1.0, 0.5] * 9).share() == running([0.5] * 30).share() == 0.0
 
 
 def test_states_are_restored():

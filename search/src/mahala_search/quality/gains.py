@@ -12,8 +12,8 @@ from mahala_search.arrays import FloatArray, IndexArray
 
 # A smaller difference between two values is rounding.
 ROUNDING = 1e-12
-# Standard errors of a gain from which on what gains is used, and used wholly.
-CERTAIN = 0.25, 2.0
+# Standard errors of a gain from which on what gains is used, and by default used wholly.
+SOME, CERTAIN = 0.25, 2.0
 # A smaller gain does not matter.
 USEFUL = 0.01
 # Fewer impressions are too few for a normal distribution.
@@ -53,11 +53,10 @@ class RunningGain(Stateful):
         """The standard error of the mean; infinite for fewer than 20 gains."""
         return math.sqrt(self.squares / (self.n - 1) / self.n) if self.n >= FEWEST_IMPRESSIONS else math.inf
 
-    @property
-    def share(self) -> float:
-        """How far what gains so much is to be used: 0 up to a quarter of the standard error, 1 from two of them on."""
+    def share(self, certain: float = CERTAIN) -> float:
+        """How far to use what gains so much: 0 up to a quarter of the standard error, 1 from so many of them on."""
         certainty = self.mean / self.error if self.error > 0.0 else 0.0
-        return min(max((certainty - CERTAIN[0]) / (CERTAIN[1] - CERTAIN[0]), 0.0), 1.0)
+        return min(max((certainty - SOME) / (certain - SOME), 0.0), 1.0)
 
     def verdict(self, share: float = 0.0, measure: str = "pairs in the right order") -> Verdict:
         """Return what the gains mean; `share` is that of the learned map in what is served."""

@@ -24,8 +24,8 @@ FEWEST = 20
 FOLDS, TRIED = 5, 0.5
 # How far the change spreads the scores of items, over how far they spread without it.
 SPREAD = 0.25
-# The sum of the gains from which on the map is used wholly.
-SUM = 1.0
+# The standard errors of the mean gain, and the sum of the gains, from which on the map is used wholly.
+CERTAIN, SUM = 1.25, 1.0
 # How far one query can move the share that is used.
 REACH = 0.02
 
@@ -40,8 +40,8 @@ class ClickMap(Stateful):
 
     For the gain of half of D, a and t are fitted to the scores without D and with it, of queries that D was not fitted
     to. The difference in log likelihood is summed by query. The share grows from 0, where the mean gain is a quarter
-    of its standard error, to 1 at two standard errors, but is at most the sum of the gains: where clicks are random, t
-    is near 0, and the sum is small whatever its error.
+    of its standard error, to 1 at 1.25 standard errors, but is at most the sum of the gains: where clicks are
+    random, t is near 0, and the sum is small whatever its error.
 
     The likelihood tells the direction of D, and whether to use it, but not how long it may be: items that were not
     shown move, too. D is served at such a length that the scores of all items that were shown spread by a quarter of
@@ -106,7 +106,7 @@ class ClickMap(Stateful):
         self.gain = RunningGain()
         for value in gains.tolist():
             self.gain.add(value)
-        wanted = max(min(self.gain.share, self.gain.mean * self.gain.n / SUM), 0.0)
+        wanted = max(min(self.gain.share(CERTAIN), self.gain.mean * self.gain.n / SUM), 0.0)
         self.share += min(max(wanted - self.share, -REACH * n_asked), REACH * n_asked)
 
     def matrix(self, base: FloatArray, cap: float) -> FloatArray:

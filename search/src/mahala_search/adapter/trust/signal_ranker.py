@@ -70,7 +70,7 @@ class SignalRanker(Stateful):
 
     def served(self) -> SignalWeights:
         """Return the weights that are served: what was learned, as far as it is used."""
-        weights = self.cap * self.gain.share * self.table[:, WEIGHT]
+        weights = self.cap * self.gain.share() * self.table[:, WEIGHT]
         return SignalWeights(list(self.names), weights, self._spreads())
 
     def check_room(self, signals: Signals) -> None:
