@@ -184,6 +184,5 @@ class Sidecar:
             progress = self.store.progress(space.id)
             report["counts"] = {"waiting": progress, "dropped": self.store.counts(space.id)}
             now = time.monotonic()
-            self._reports = {of: kept for of, kept in self._reports.items() if kept[0] > now}
             self._reports[key] = now + max(_FRESH, _TIMES * (now - started)), report
         return report

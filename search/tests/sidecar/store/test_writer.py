@@ -286,3 +286,30 @@ def test_what_was_spooled_before_its_user_was_forgotten_is_not_written(store, sp
     store.forget(space.id, user)  # whether the spool was replayed before that, or comes later
     wait_for(lambda: not len(writer._spool))
     assert places(store, space) == []
+
+
+def test_works_that_cannot_be_read_are_dropped_and_a_deleted_spool_acknowledges_nothing(store, space, writer, tmp_path):
+    with writer._spool._appender as connection:
+        connection.execute("INSERT INTO works (line) VALUES (?)", (b'["s", [["Search", {"colour": 1}]]]',))
+    writer._spool.append(space.id, page("s", "a"))
+    wait_for(lambda: places(store, space) == [("s", [1.0, 0.0, 0.0])])
+    (tmp_path / "spool").unlink()
+    with pytest.raises(Unavailable, match="it was deleted or replaced"):
+        writer._spool.append(space.id, page("lost"))
+    assert timed(writer, space.id, page("t"))[0][1]  # the database itself can be written
+
+
+def test_a_damaged_spool_is_named_and_a_backlog_goes_before_what_comes(store, space, tmp_path, monkeypatch):
+    (tmp_path / "damaged").write_bytes(b"no database" * 500)
+    with pytest.raises(ValueError, match=r"damaged cannot be used .* move it away"):
+        Spool(tmp_path / "damaged")
+    spool = Spool(tmp_path / "spool")
+    for at in range(150):
+        spool.append(space.id, page(f"s{at}"))
+    spool.close()
+    write = store.write
+    monkeypatch.setattr(store, "write", lambda batch: (time.sleep(0.1), write(batch))[1])
+    writer = Writer(store, tmp_path / "spool")
+    assert not timed(writer, space.id, page("t"))[0][1]  # it does not wait for all of them
+    wait_for(lambda: len(places(store, space)) == 151)
+    writer.close()

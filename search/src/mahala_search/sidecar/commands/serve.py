@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import os
 import re
@@ -139,13 +140,13 @@ def _serve(database: str, settings: ServerSettings, bound: socket.socket) -> Non
 def _spool(database: str) -> Path:
     """Return the file for what cannot be written to this database at the moment: another one has its own.
 
-    >>> _spool("data/films.db").as_posix(), _spool("postgresql://me:secret@db.example/films?sslmode=require").name
-    ('data/films.db-spool', 'db.example-films-spool')
+    >>> _spool("data/films.db").as_posix(), _spool("postgresql://me:secret@db.example/films").name
+    ('data/films.db-spool', 'd99943e7-spool')
     """
     if not database.startswith(("postgresql://", "postgres://")):
         return Path(f"{database}-spool")
-    place = re.split("@|//", database)[-1].partition("?")[0]
-    return Path(DATABASE).parent / f"{re.sub('[^a-zA-Z0-9.]+', '-', place)}-spool"
+    digest = hashlib.sha256(re.sub(":[^:@/]*@", "@", database).encode()).hexdigest()
+    return Path(DATABASE).parent / f"{digest[:8]}-spool"
 
 
 app.info.help = start.__doc__

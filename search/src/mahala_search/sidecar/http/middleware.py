@@ -39,6 +39,7 @@ class BoundedRequests:
 
     def __init__(self, app: Any, largest: int, at_once: int) -> None:
         self.app, self.largest, self.at_once = app, largest, at_once
+        self._too_large = f"a body may have {largest:,} bytes at most"
         self._n_answered = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -96,7 +97,3 @@ class BoundedRequests:
             await self.app(scope, received, send)
         finally:
             self._n_answered -= 1
-
-    @property
-    def _too_large(self) -> str:
-        return f"a body may have {self.largest:,} bytes at most"

@@ -1,6 +1,5 @@
 """A server process on a socket, and several of them on the same one, which are started again if they end."""
 
-import contextlib
 import gc
 import logging
 import multiprocessing
@@ -47,14 +46,14 @@ def configuration(app: Any) -> uvicorn.Config:
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
     times: dict[str, Any] = {"timeout_keep_alive": 60, "timeout_graceful_shutdown": _STOPPING}
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    # uvloop accepts one connection in a turn of its loop: in a flood, clients and /health would wait for seconds.
-    return uvicorn.Config(app, loop="asyncio", backlog=_ACCEPTED, **times | quiet)
+    # h11 bounds the bytes of headers. uvloop accepts one connection in a turn of its loop: in a flood, clients and
+    # /health would wait for seconds.
+    return uvicorn.Config(app, http="h11", loop="asyncio", backlog=_ACCEPTED, **times | quiet)
 
 
 def run(app: Any, bound: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM; the latter raises SystemExit, so that the caller closes what is open."""
     _exit_on_sigterm()
-    _raise_file_limit()
     # What is here stays, and would be gone through by each collection of garbage.
     gc.freeze()
     # Searches have a thread for each core: those of BLAS would wait for each other, and spin meanwhile.
@@ -112,15 +111,6 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _raise_file_limit() -> None:
-    """Permit as many connections as the system does: beyond the limit not even /health is answered."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # not on Windows
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _exit_on_sigterm() -> None:

@@ -136,7 +136,6 @@ class Learning:
         spaces = self._store.spaces()
         ids = {space.id for space in spaces.values()}
         self._learned = {id: learned for id, learned in self._learned.items() if id in ids}
-        self.problems = {name: problem for name, problem in self.problems.items() if name in spaces}
         pause = min((self._step(space, self.fence) for space in spaces.values()), default=IDLE)
         return 0.0 if self._copy(spaces) else pause
 

@@ -59,7 +59,7 @@ class Database:
             elif row.schema != SCHEMA:
                 raise ValueError(f"{self.name} has tables of version {row.schema}, this mahala-search knows {SCHEMA}")
             self.secret: bytes = connection.scalar(sa.select(about.c.secret))
-        self._file = _file_number(self.name) if self.is_sqlite else None
+        self._file = file_number(self.name) if self.is_sqlite else None
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
@@ -86,7 +86,7 @@ class Database:
 
     def _check_file(self) -> None:
         """Raise Unavailable if the file was deleted or replaced: what SQLite writes to it then is lost."""
-        if self._file is not None and _file_number(self.name) != self._file:
+        if self._file is not None and file_number(self.name) != self._file:
             raise Unavailable(
                 f"the database cannot be used: its file {self.name} was deleted or replaced; put it back, or restart "
                 "the sidecar"
@@ -155,7 +155,7 @@ def insert_rows(
         execute(connection, statement, list(chain.from_iterable(part)))
 
 
-def _file_number(path: str) -> tuple[int, int] | None:
+def file_number(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     """Return what tells a file from another one of the same name, or None if there is none."""
     try:
         status = os.stat(path)

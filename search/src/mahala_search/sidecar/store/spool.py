@@ -1,5 +1,6 @@
 """Spool: a bounded file in which works wait that are not in the database yet."""
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -13,14 +14,17 @@ from filelock import FileLock
 from pydantic_core import from_json, to_json
 
 from mahala_search.sidecar.records import Query, Reaction, Search, Shown, Unavailable, Work
+from mahala_search.sidecar.store.database import file_number
+
+log = logging.getLogger("mahala_search")
 
 Group = tuple[str, Sequence[Work]]
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Search, Shown, Reaction)}
 # Groups that are written in one transaction at most, and works from which on no more are: others wait meanwhile.
 _BLOCK, _MOST = 100, 200
-# Seconds to wait for another process that appends, or writes what waits.
-_WAIT, _POLL = 0.15, 0.002
+# Seconds to wait for another process that appends, and between two looks whether another one has written what waits.
+_WAIT, _POLL = 2.0, 0.002
 
 
 @dataclass
@@ -48,23 +52,26 @@ class Spool:
         self._path = Path(path)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # What was written and is deleted need not be on the disk at once: if it comes again, it changes nothing.
-        self._appender, self._reader = self._connect("FULL", most_bytes), self._connect("OFF", most_bytes)
+        self._appender, self._reader = self._connect("FULL", most_bytes), self._connect("NORMAL", most_bytes)
+        self._file = file_number(self._path)
         self._turn = FileLock(f"{self._path}.lock", poll_interval=_POLL, thread_local=False)
         self._batch, self._adding, self._writing = _Batch(), threading.Lock(), threading.Lock()
 
     def _connect(self, synchronous: str, most_bytes: int) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_WAIT, check_same_thread=False)
-        for setting in ("journal_mode=WAL", f"synchronous={synchronous}", f"max_page_count={most_bytes // 4096}"):
-            connection.execute(f"PRAGMA {setting}").close()
-        with connection:
-            connection.execute("CREATE TABLE IF NOT EXISTS works (place INTEGER PRIMARY KEY, line BLOB)")
+        try:
+            for setting in ("journal_mode=WAL", f"synchronous={synchronous}", f"max_page_count={most_bytes // 4096}"):
+                connection.execute(f"PRAGMA {setting}").close()
+            with connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS works (place INTEGER PRIMARY KEY, line BLOB)")
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{self._path} cannot be used ({error}): if it is damaged, move it away") from error
         return connection
 
     def __len__(self) -> int:
         """Return how many groups wait."""
-        first, last = (f"(SELECT {of}(place) FROM works)" for of in ("MIN", "MAX"))
-        (n,) = self._reader.execute(f"SELECT {last} - {first} + 1").fetchone()
-        return int(n or 0)
+        (n,) = self._reader.execute("SELECT COUNT(*) FROM works").fetchone()
+        return int(n)
 
     def append(self, space_id: str, works: Sequence[Work]) -> None:
         """Keep works; raise Unavailable if there is no room for them."""
@@ -82,8 +89,9 @@ class Spool:
                         self._appender.executemany("INSERT INTO works (line) VALUES (?)", batch.lines)
                 except sqlite3.Error as error:
                     batch.error = error
-        if batch.error is not None:
-            raise Unavailable(f"nothing can be written, nor kept in {self._path}: {batch.error}") from batch.error
+        if batch.error is not None or file_number(self._path) != self._file:
+            reason = batch.error or "it was deleted or replaced, restart the sidecar"
+            raise Unavailable(f"nothing can be written, nor kept in {self._path}: {reason}")
 
     def replay(self, write: Callable[[Sequence[Group]], object]) -> None:
         """Write all groups that are there at the time of the call, whichever process has appended them.
@@ -110,8 +118,12 @@ class Spool:
 
 
 def _to_group(line: bytes) -> Group:
-    space_id, works = from_json(line)
-    return space_id, [_to_work(*work) for work in works]
+    try:
+        space_id, works = from_json(line)
+        return space_id, [_to_work(*work) for work in works]
+    except (ValueError, TypeError, KeyError):  # of another version of mahala-search
+        log.exception("works in the spool cannot be read, and are dropped")
+        return "", []
 
 
 def _to_work(kind: str, values: dict[str, Any]) -> Work:

@@ -338,13 +338,13 @@ def _updated(connection: Any, space_id: str, **values: Any) -> Any:
 
 
 def _create(connection: Any, name: str, settings: Settings, successor_of: Any = None, before: Any = None) -> Space:
-    """Make a space; as a successor, in the place of the one before, whose API keys and pinned version remain."""
+    """Make a space; as a successor, in the place of the one before, whose API keys remain, and the plain pin."""
     id = secrets.token_hex(8)
     row: dict[str, Any] = {"id": id, "name": name, "settings": dataclasses.asdict(settings), "origin": id}
     if successor_of is not None:
         connection.execute(tables.keys.update().where(tables.keys.c.space == before.id).values(space=id))
         _drop(connection, before.id)
-        row |= {"origin": successor_of.origin, "pinned": before.pinned}
+        row |= {"origin": successor_of.origin, "pinned": None if before.pinned is None else 0}
     connection.execute(tables.spaces.insert().values(**row, n_logged=0, generation=0, version=0))
     return Space(id, name, settings, pinned=row.get("pinned"))
 

@@ -48,7 +48,7 @@ class Writer:
     def __init__(self, store: Store, spool: str | os.PathLike[str]) -> None:
         self._store, self._spool = store, Spool(spool)
         self._queue = deque[_Group]()
-        self._n_waiting = self._n_spooled = 0  # works in the queue; groups in the spool, as far as this process knows
+        self._n_waiting, self._n_spooled = 0, len(self._spool)  # works in the queue; groups in the spool when it looked
         self._condition = threading.Condition()
         self._is_open = True
         self._problem: str | None = None
@@ -67,7 +67,7 @@ class Writer:
 
     def status(self) -> dict[str, int]:
         """Return how many works wait in memory, and groups of works on the disk."""
-        return {"queued": self._n_waiting, "spooled": len(self._spool)}
+        return {"queued": self._n_waiting, "spooled": self._n_spooled}
 
     async def record(self, space_id: str, works: Sequence[Work]) -> bool:
         """Keep searches; return whether all that comes later finds them, in whichever process.
@@ -133,22 +133,23 @@ class Writer:
             with self._condition:
                 if not self._queue and self._is_open and not self._n_spooled:
                     self._condition.wait(_PROBE)
-                groups, self._n_spooled = self._taken(), 0
+                groups = self._taken()
             self._busy = time.monotonic()
             results: Sequence[Any]
             try:
                 # The spool may have grown since: what groups refer to is in the part that was there.
                 self._spool.replay(self._write)
+                self._n_spooled = len(self._spool)
                 results = self._write([(group.space_id, group.works) for group in groups])
                 if not groups:
                     self._store.database.check(by_writing=self._problem is not None)
                 self._say(None)
             except Exception as error:  # whatever it is, the futures get it, and the thread continues
-                results = [error] * len(groups)
-                self._say(str(error) if isinstance(error, Unavailable) else f"writing failed: {error!r}")
+                problem = str(error) if isinstance(error, Unavailable) else f"writing failed: {error!r}"
+                results = [Unavailable(problem)] * len(groups)  # they go to the spool
+                self._say(problem)
                 if not groups and self._is_open:
                     time.sleep(_PROBE)
-                self._n_spooled = len(self._spool)
             self._busy = 0.0
             _settle(groups, results)
 
